@@ -1,0 +1,50 @@
+"""Writing files so that no reader ever meets half of one."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from spotchange.errors import InputError
+
+
+@contextmanager
+def atomic_path(target: str | os.PathLike[str]) -> Iterator[Path]:
+    """Yield a temporary path beside `target`; rename it there on success, delete it on any failure.
+
+    The temporary name keeps the suffix, because image and archive writers choose their format by it.
+    """
+    target = Path(target)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.stem}.", suffix=target.suffix)
+    except OSError as error:
+        raise InputError(f"cannot write {target}: {error.strerror or error}") from error
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        # mkstemp makes files private; give the result the permissions a plain open() would.
+        umask = os.umask(0)
+        os.umask(umask)
+        temporary.chmod(0o666 & ~umask)
+        os.replace(temporary, target)
+    except OSError as error:
+        raise InputError(f"cannot write {target}: {error.strerror or error}") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_text(target: str | os.PathLike[str], text: str) -> None:
+    """Write `text` as UTF-8, all or nothing."""
+    with atomic_path(target) as temporary:
+        temporary.write_text(text, encoding="utf-8", newline="\n")
+
+
+def write_bytes(target: str | os.PathLike[str], content: bytes) -> None:
+    """Write `content`, all or nothing."""
+    with atomic_path(target) as temporary:
+        temporary.write_bytes(content)
