@@ -1,0 +1,107 @@
+"""How settings work: frozen pydantic models, YAML recipes, `--set key=value` on top, nearest names in errors."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from pathlib import Path
+from typing import Any, Self
+
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import ErrorDetails
+
+from spotchange.errors import ConfigError
+from spotchange.files import write_text
+
+
+class Settings(BaseModel):
+    """Base of every group of settings: frozen, unknown keys rejected, defaults checked."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, use_attribute_docstrings=True)
+
+    @classmethod
+    def from_mapping(cls, values: dict[str, Any], *, source: str) -> Self:
+        """Build from plain values; every mistake is reported in one `ConfigError` line."""
+        try:
+            return cls.model_validate(values)
+        except ValidationError as error:
+            problems = "; ".join(_explain(cls, detail) for detail in error.errors())
+            raise ConfigError(f"{source}: {problems}") from error
+
+    @classmethod
+    def from_yaml(cls, path: str | os.PathLike[str], overrides: list[str] | None = None) -> Self:
+        """Read a recipe and put `overrides` ("stage.steps=10") on top."""
+        values = read_yaml(path)
+        for override in overrides or []:
+            apply_override(values, override)
+        return cls.from_mapping(values, source=str(path))
+
+    def to_yaml(self) -> str:
+        """The resolved settings, as a recipe that gives the same settings again."""
+        return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the resolved settings beside the weights they made."""
+        write_text(path, self.to_yaml())
+
+
+def read_yaml(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """A YAML file that must hold a mapping."""
+    try:
+        values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"cannot read recipe {path}: {error.strerror or error}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        reason = " ".join(str(error).split())
+        raise ConfigError(f"recipe {path} is not valid YAML: {reason}") from error
+    if not isinstance(values, dict):
+        raise ConfigError(f"recipe {path} must hold settings as 'key: value' lines")
+    return values
+
+
+def apply_override(values: dict[str, Any], override: str) -> None:
+    """Set `a.b.c=value` inside nested mappings; the value is read as YAML, so numbers and lists work."""
+    key, separator, text = override.partition("=")
+    if not separator or not key.strip():
+        raise ConfigError(f"--set {override!r} is not of the form key=value")
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"--set {override!r}: the value is not valid YAML") from error
+    *parents, last = key.strip().split(".")
+    for parent in parents:
+        if not isinstance(values.get(parent), dict):
+            values[parent] = {}
+        values = values[parent]
+    values[last] = value
+
+
+def _explain(model: type[BaseModel], detail: ErrorDetails) -> str:
+    where = ".".join(str(part) for part in detail["loc"])
+    if detail["type"] == "extra_forbidden":
+        known = _fields_at(model, detail["loc"][:-1])
+        close = difflib.get_close_matches(str(detail["loc"][-1]), known, n=1, cutoff=0.5)
+        return f"unknown setting '{where}'" + (f", did you mean '{close[0]}'?" if close else "")
+    message = detail["msg"].removeprefix("Value error, ")
+    return f"{where}: {message}" if where else message
+
+
+def _fields_at(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
+    """Names of the settings at a place in the tree, also through optional and union types."""
+    models = [model]
+    for part in location:
+        inner = [found for each in models if part in each.model_fields for found in _models_in(each, str(part))]
+        models = inner or models  # a union's tag is part of the location but names no field
+    return [name for each in models for name in each.model_fields]
+
+
+def _models_in(model: type[BaseModel], field: str) -> list[type[BaseModel]]:
+    pending: list[Any] = [model.model_fields[field].annotation]
+    found: list[type[BaseModel]] = []
+    while pending:
+        each = pending.pop()
+        if isinstance(each, type) and issubclass(each, BaseModel):
+            found.append(each)
+        pending.extend(getattr(each, "__args__", ()))
+    return found
