@@ -1,0 +1,232 @@
+"""The one place that reads pictures: any usual file in, an upright opaque RGB picture out, or one clear line."""
+
+from __future__ import annotations
+
+import io
+import os
+import struct
+from typing import IO, Any
+
+import numpy as np
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+from spotchange.errors import ImageError
+
+MAX_PIXELS = 100_000_000
+FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF")
+SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif")
+
+ImageSource = str | os.PathLike[str] | bytes | Image.Image | np.ndarray[Any, Any]
+Pixels = np.ndarray[Any, np.dtype[np.uint8]]
+
+# Formats people meet and we do not read: naming them helps more than "not an image".
+_FOREIGN = (
+    (0, b"%PDF", "PDF"),
+    (0, b"<svg", "SVG"),
+    (0, b"8BPS", "Photoshop"),
+    (0, b"\xff\x0a", "JPEG XL"),
+    (4, b"JXL ", "JPEG XL"),
+    (4, b"jP  ", "JPEG 2000"),
+    (8, b"avif", "AVIF"),
+    (8, b"heic", "HEIC"),
+    (8, b"mif1", "HEIC"),
+)
+# What Pillow's decoders raise on damaged files; EOFError and struct.error come from headers that end early.
+_DECODING_ERRORS = (OSError, SyntaxError, ValueError, TypeError, IndexError, KeyError, EOFError, struct.error)
+
+
+def read_image(source: ImageSource, *, max_pixels: int = MAX_PIXELS, smallest_side: int | None = None) -> Image.Image:
+    """Read a picture as upright RGB: orientation applied, transparency over white, 16 bits brought to 8.
+
+    Args:
+        source: Path, encoded bytes, Pillow picture, or array (height, width[, 1, 3 or 4 channels]) of
+            uint8, uint16, bool, or floats from 0 to 1.
+        max_pixels: Larger pictures are refused before anything is decoded.
+        smallest_side: Let the JPEG decoder shrink by 2, 4 or 8 as long as both sides stay at least this long.
+            Much faster for loaders that scale down anyway; pixels differ slightly from a full decode.
+
+    Raises:
+        ImageError: one line that says what is wrong with the picture.
+    """
+    if isinstance(source, Image.Image):
+        return _finish(source, name="picture", max_pixels=max_pixels)
+    if isinstance(source, np.ndarray):
+        return _finish(_from_array(source), name="array", max_pixels=max_pixels)
+    if isinstance(source, bytes | bytearray | memoryview):
+        return _read_stream(io.BytesIO(source), "picture", max_pixels, smallest_side)
+    if not isinstance(source, str | os.PathLike):
+        raise ImageError(f"cannot read a picture from {type(source).__name__}")
+    name = os.fspath(source)
+    try:
+        stream = open(name, "rb")  # noqa: SIM115 - closed just below; only opening may raise these reasons
+    except (OSError, ValueError) as error:
+        raise ImageError(_why_not_opened(name, error)) from error
+    with stream:
+        return _read_stream(stream, name, max_pixels, smallest_side)
+
+
+def read_pair(
+    before: ImageSource, after: ImageSource, *, max_pixels: int = MAX_PIXELS, smallest_side: int | None = None
+) -> tuple[Image.Image, Image.Image]:
+    """Read both pictures of a pair; an error says which side it is about. The sides may differ in size."""
+    pictures: list[Image.Image] = []
+    problems: list[str] = []
+    for side, source in (("before", before), ("after", after)):
+        try:
+            pictures.append(read_image(source, max_pixels=max_pixels, smallest_side=smallest_side))
+        except ImageError as error:
+            problems.append(f"{side}: {error.message}")
+    if problems:
+        raise ImageError("; ".join(problems))
+    return pictures[0], pictures[1]
+
+
+def image_size(path: str | os.PathLike[str], *, max_pixels: int = MAX_PIXELS) -> tuple[int, int]:
+    """Width and height from the header alone, as the upright picture has them: a quick check of a file."""
+    name = os.fspath(path)
+    try:
+        with open(name, "rb") as stream:
+            picture = _open(stream, name, max_pixels)
+            return _upright_size(picture)
+    except ImageError:
+        raise
+    except (OSError, ValueError) as error:
+        raise ImageError(_why_not_opened(name, error)) from error
+
+
+def squash(picture: Image.Image, width: int, height: int | None = None) -> Pixels:
+    """Scale to exactly `width` x `height` (default: a square), antialiased, whatever the proportions.
+
+    Returns:
+        uint8 (3, height, width).
+    """
+    size = (width, height or width)
+    scaled = picture if picture.size == size else picture.resize(size, Image.Resampling.BICUBIC)
+    return np.ascontiguousarray(np.asarray(scaled, dtype=np.uint8).transpose(2, 0, 1))
+
+
+def _why_not_opened(name: str, error: Exception) -> str:
+    if os.path.isdir(name):
+        return f"{name} is a folder, not a picture"
+    if isinstance(error, FileNotFoundError):
+        return f"{name} does not exist"
+    return f"cannot open {name!r}: {getattr(error, 'strerror', None) or error}"
+
+
+def _read_stream(stream: IO[bytes], name: str, max_pixels: int, smallest_side: int | None) -> Image.Image:
+    picture = _open(stream, name, max_pixels)
+    if smallest_side is not None:
+        picture.draft(None, (smallest_side, smallest_side))  # None: keep the colour mode
+    return _finish(picture, name=name, max_pixels=max_pixels)
+
+
+def _open(stream: IO[bytes], name: str, max_pixels: int) -> Image.Image:
+    """Read the header only, and refuse what is not a picture of ours or too large."""
+    prefix = stream.read(16)
+    if not prefix:
+        raise ImageError(f"{name} is empty (zero bytes)")
+    Image.init()
+    for format_name in FORMATS:
+        # Image.open would do the same, but judges size by a process-wide limit with warnings; ours is an argument.
+        factory, accept = Image.OPEN[format_name]
+        if accept is not None and accept(prefix) is not True:
+            continue
+        stream.seek(0)
+        try:
+            picture = factory(stream, name)
+        except UnidentifiedImageError:
+            continue
+        except _DECODING_ERRORS as error:
+            raise ImageError(f"{name} is damaged or truncated ({format_name}: {_one_line(error)})") from error
+        _check_size(picture, name, max_pixels)
+        return picture
+    foreign = [format_name for start, mark, format_name in _FOREIGN if prefix[start:].startswith(mark)]
+    if foreign:
+        raise ImageError(f"{name} is {foreign[0]}, which is not supported (use {', '.join(FORMATS)})")
+    raise ImageError(f"{name} is not an image (or of no supported format: {', '.join(FORMATS)})")
+
+
+def _check_size(picture: Image.Image, name: str, max_pixels: int) -> None:
+    width, height = picture.size
+    if width < 1 or height < 1:
+        raise ImageError(f"{name} has no pixels ({width}x{height})")
+    if width * height > max_pixels:
+        raise ImageError(f"{name} has {width}x{height} pixels, more than the limit of {max_pixels:,}")
+
+
+def _finish(picture: Image.Image, *, name: str, max_pixels: int) -> Image.Image:
+    """Decode, turn upright and bring to opaque 8-bit RGB."""
+    _check_size(picture, name, max_pixels)
+    try:
+        picture.load()
+    except _DECODING_ERRORS as error:
+        raise ImageError(f"{name} is damaged or truncated ({_one_line(error)})") from error
+    try:
+        return _to_rgb(_upright(picture))
+    except (ValueError, OSError) as error:
+        raise ImageError(f"{name}: cannot convert colour mode {picture.mode} ({_one_line(error)})") from error
+
+
+def _orientation(picture: Image.Image) -> int:
+    try:
+        return int(picture.getexif().get(0x0112, 1))
+    except Exception:
+        # Damaged metadata of a sound picture, in any of the ways EXIF can be damaged: show it as it is stored.
+        return 1
+
+
+def _upright_size(picture: Image.Image) -> tuple[int, int]:
+    width, height = picture.size
+    lying = picture.format != "TIFF" and _orientation(picture) in (5, 6, 7, 8)  # Pillow turns TIFF sizes itself
+    return (height, width) if lying else (width, height)
+
+
+def _upright(picture: Image.Image) -> Image.Image:
+    return ImageOps.exif_transpose(picture) if _orientation(picture) != 1 else picture
+
+
+def _to_rgb(picture: Image.Image) -> Image.Image:
+    if picture.mode.startswith("I") or picture.mode == "F":
+        return _deep_grey_to_rgb(picture)
+    if picture.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in picture.info:
+        layer = picture.convert("RGBA")
+        white = Image.new("RGBA", layer.size, "white")
+        return Image.alpha_composite(white, layer).convert("RGB")
+    return picture.convert("RGB")
+
+
+def _deep_grey_to_rgb(picture: Image.Image) -> Image.Image:
+    """Grey of more than 8 bits: Pillow's own conversion clips at 255, which turns most of such a picture white."""
+    values = np.asarray(picture).astype(np.float64)
+    transparent = picture.info.get("transparency")
+    if picture.mode == "F":
+        grey = values * 255 if values.max() <= 1 else values
+    else:
+        # 32-bit integers are nearly always 16-bit data in a wider container.
+        grey = values / 257 if values.max() <= 65535 else values / 2**24
+    grey = np.nan_to_num(grey).clip(0, 255).round().astype(np.uint8)
+    if isinstance(transparent, int):
+        grey[values == transparent] = 255
+    return Image.fromarray(grey).convert("RGB")
+
+
+def _from_array(array: np.ndarray[Any, Any]) -> Image.Image:
+    if array.ndim == 3 and array.shape[2] == 1:
+        array = array[:, :, 0]
+    if array.ndim not in (2, 3) or (array.ndim == 3 and array.shape[2] not in (3, 4)) or 0 in array.shape:
+        raise ImageError(f"array of shape {array.shape} is not (height, width), (height, width, 1, 3 or 4)")
+    if array.dtype == np.uint16:
+        array = (array / 257).round()
+    elif array.dtype == np.bool_:
+        array = array * 255
+    elif np.issubdtype(array.dtype, np.floating):
+        if not np.isfinite(array).all() or array.min() < 0 or array.max() > 1:
+            raise ImageError("array of floats must hold values from 0 to 1")
+        array = (array * 255).round()
+    elif array.dtype != np.uint8:
+        raise ImageError(f"array of {array.dtype} is not uint8, uint16, bool or float")
+    return Image.fromarray(np.ascontiguousarray(array, dtype=np.uint8))
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
