@@ -1,0 +1,39 @@
+"""spotchange: two pictures in, a sentence about what changed out.
+
+>>> import spotchange
+>>> captioner = spotchange.load()  # doctest: +SKIP
+>>> captioner.caption("before.png", "after.png").caption  # doctest: +SKIP
+'the large red cube has disappeared'
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from spotchange.captioner import Captioner, load
+    from spotchange.errors import SpotchangeError
+    from spotchange.types import CaptionResult, Region
+
+__version__ = "0.1.0"
+__all__ = ["CaptionResult", "Captioner", "Region", "SpotchangeError", "__version__", "load"]
+
+# Resolved on first use, so that `import spotchange` and the command line's help stay instant.
+_HOMES = {
+    "CaptionResult": "spotchange.types",
+    "Captioner": "spotchange.captioner",
+    "Region": "spotchange.types",
+    "SpotchangeError": "spotchange.errors",
+    "load": "spotchange.captioner",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'spotchange' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,39 @@
+# Two commands on a fresh machine: `make demo` and `make test`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+STAMP := $(VENV)/.installed
+
+.PHONY: setup demo test lint format smoke clean
+setup: $(STAMP)
+
+# torch comes first and pinned, so that nothing pulls in another build of it.
+$(STAMP): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) install -c constraints.txt setuptools wheel
+	$(PIP) install -c constraints.txt torch
+	$(PIP) install -c constraints.txt --no-build-isolation -e '.[dev]'
+	touch $@
+
+demo: setup
+	$(BIN)/spotchange caption src/spotchange/assets/examples/before.png src/spotchange/assets/examples/after.png --heatmap out/heatmap.png
+
+test: setup
+	$(BIN)/python -m pytest --cov --cov-report=term
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: setup
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+smoke: setup
+	PATH="$(CURDIR)/$(BIN):$$PATH" bash runs/smoke.sh
+
+clean:
+	rm -rf $(VENV) build dist out .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,130 @@
+"""`spotchange caption`: two pictures in, a sentence out; or many pairs at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from spotchange.cli.output import notes, print_json, print_line, progress
+from spotchange.errors import InputError
+from spotchange.types import Box
+
+if TYPE_CHECKING:
+    from spotchange.captioner import Captioner, CaptionOptions
+    from spotchange.captioner.batch import NamedPair
+
+BATCH_SIZE = 16
+
+
+def caption(
+    before: Annotated[Path | None, typer.Argument(help="The picture before, or a folder of them.")] = None,
+    after: Annotated[Path | None, typer.Argument(help="The picture after, or a folder with the same names.")] = None,
+    model: Annotated[str, typer.Option(help="A model folder, or 'bundled'.")] = "bundled",
+    as_json: Annotated[bool, typer.Option("--json", help="Print the whole result as JSON.")] = False,
+    heatmap: Annotated[Path | None, typer.Option(help="Write both pictures, with what changed marked, here.")] = None,
+    pairs: Annotated[Path | None, typer.Option(help="Caption every row of this manifest (JSON lines).")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write results of many pairs here, as JSON lines.")] = None,
+    beam: Annotated[int, typer.Option(min=1, max=32, help="Sentences kept while searching.")] = 3,
+    threshold: Annotated[float | None, typer.Option(min=0, max=1, help="Change score that counts as a change.")] = None,
+    ignore: Annotated[list[str] | None, typer.Option(help="Leave out the rectangle x,y,w,h; may be repeated.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads to use.")] = None,
+    batch_size: Annotated[int, typer.Option(min=1, help="Pairs computed together.")] = BATCH_SIZE,
+    fail_on_change: Annotated[bool, typer.Option("--fail-on-change", help="Exit with 1 if something changed.")] = False,
+) -> None:
+    """Say what changed between two pictures."""
+    many = pairs is not None or (before is not None and before.is_dir()) or (after is not None and after.is_dir())
+    if pairs is not None and (before is not None or after is not None):
+        raise InputError("give two pictures or --pairs, not both")
+    if pairs is None and (before is None or after is None):
+        raise InputError("two pictures are needed", hint="spotchange caption before.png after.png")
+    if many and heatmap is not None:
+        raise InputError("--heatmap is for one pair", hint="caption the pair you want to see on its own")
+    if not many and out is not None:
+        raise InputError("--out is for many pairs", hint="use --json and redirect the output")
+    # Everything cheap is checked before the model is loaded.
+    boxes = tuple(parse_box(text) for text in ignore or [])
+    named = _named_pairs(before, after, pairs) if many else []
+
+    from spotchange.captioner import CaptionOptions, load
+
+    options = CaptionOptions(beams=beam, threshold=threshold, ignore=boxes)
+    captioner = load(model, device=device, threads=threads)
+    if many:
+        results = _caption_many(captioner, named, out, options, batch_size)
+    else:
+        assert before is not None
+        assert after is not None
+        results = [_caption_one(captioner, before, after, heatmap, options, as_json)]
+    failed = sum("error" in result for result in results)
+    if failed:
+        raise InputError(f"{failed} of {len(results)} pairs failed; their lines say why")
+    if fail_on_change and any(result["changed"] for result in results):
+        raise typer.Exit(1)
+
+
+def parse_box(text: str) -> Box:
+    """A rectangle given as x,y,width,height in pixels."""
+    try:
+        x, y, width, height = (int(part) for part in text.split(","))
+    except ValueError:
+        raise InputError(f"--ignore {text!r} is not x,y,width,height in whole pixels") from None
+    if x < 0 or y < 0 or width < 1 or height < 1:
+        raise InputError(f"--ignore {text!r}: x and y must not be negative, width and height must be at least 1")
+    return x, y, width, height
+
+
+def _named_pairs(before: Path | None, after: Path | None, pairs: Path | None) -> list[NamedPair]:
+    from spotchange.captioner.batch import pairs_from_folders, pairs_from_manifest
+
+    if pairs is not None:
+        return pairs_from_manifest(pairs)
+    assert before is not None
+    assert after is not None
+    return pairs_from_folders(before, after)
+
+
+def _caption_one(
+    captioner: Captioner, before: Path, after: Path, heatmap: Path | None, options: CaptionOptions, as_json: bool
+) -> dict[str, Any]:
+    from spotchange.files import atomic_path
+
+    answer = captioner.answer(before, after, options=options)
+    if heatmap is not None:
+        if heatmap.suffix.lower() not in {".png", ".jpg", ".jpeg", ".webp"}:
+            raise InputError(f"--heatmap {heatmap}: the name must end in .png, .jpg or .webp")
+        with atomic_path(heatmap) as temporary:
+            answer.picture().save(temporary)
+    result = answer.result.to_dict()
+    if as_json:
+        print_json(result)
+    else:
+        print_line(answer.result.caption)
+        for warning in answer.result.warnings:
+            notes().print(f"warning: {warning}", style="yellow", markup=False, soft_wrap=True)
+    return result
+
+
+def _caption_many(
+    captioner: Captioner, named: list[NamedPair], out: Path | None, options: CaptionOptions, batch_size: int
+) -> list[dict[str, Any]]:
+    from spotchange.captioner.batch import caption_pairs, write_results
+
+    if out is None:
+        results = []
+        for line in caption_pairs(captioner, named, options=options, batch_size=batch_size):
+            print_json(line)
+            results.append(line)
+        return results
+    with progress() as bar:
+        task = bar.add_task("pairs", total=len(named))
+        return write_results(
+            captioner,
+            named,
+            out,
+            options=options,
+            batch_size=batch_size,
+            advance=lambda steps: bar.advance(task, steps),
+        )

@@ -1,0 +1,76 @@
+"""The front door: `spotchange VERB ...`. One file a verb; heavy imports stay inside the verbs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from spotchange import __version__
+from spotchange.cli import config, data, models
+from spotchange.cli.ablate import ablate
+from spotchange.cli.caption import caption
+from spotchange.cli.compare import compare
+from spotchange.cli.evaluate import evaluate
+from spotchange.cli.generate import generate
+from spotchange.cli.output import print_error, print_line
+from spotchange.cli.score import score
+from spotchange.cli.serve import serve
+from spotchange.cli.train import train
+from spotchange.errors import SpotchangeError
+
+app = typer.Typer(
+    name="spotchange",
+    help="Two pictures in, a sentence about what changed out.",
+    epilog="Example: spotchange caption before.png after.png",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+
+COMMANDS = {
+    caption: "Example: spotchange caption before.png after.png --json",
+    compare: "Example: spotchange compare shots/main shots/branch --report report.html",
+    generate: "Example: spotchange generate --pairs 20 --out data/toy --seed 1",
+    train: "Example: spotchange train recipes/smoke/adapt.yaml --out out/adapt",
+    ablate: "Example: spotchange ablate smoke --out out/ablation",
+    evaluate: "Example: spotchange evaluate bundled data/toy --split train",
+    score: "Example: spotchange score predictions.json references.json",
+    serve: "Example: spotchange serve --port 8000",
+}
+for command, example in COMMANDS.items():
+    app.command(epilog=example)(command)
+for group in (data, models, config):
+    app.add_typer(group.app, name=group.__name__.rpartition(".")[2])
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print_line(f"spotchange {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _common(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Two pictures in, a sentence about what changed out."""
+
+
+def main() -> None:
+    """Run the command line: 0 done, 1 a verdict asked for, 2 bad input, 130 interrupted."""
+    try:
+        app()
+    except SpotchangeError as error:
+        print_error(error)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:
+        # The reader went away (`| head`); the interpreter must not complain while it flushes stdout at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)

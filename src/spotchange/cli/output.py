@@ -1,0 +1,55 @@
+"""How every verb speaks: data on stdout, everything else on stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
+
+from spotchange.errors import SpotchangeError
+
+
+def notes() -> Console:
+    """The console for logs, warnings and progress; made anew so that tests may swap stderr."""
+    return Console(stderr=True, highlight=False)
+
+
+def tables() -> Console:
+    """The console for results that people read."""
+    return Console(highlight=False)
+
+
+def print_json(value: Any) -> None:
+    """One JSON document, and nothing else, on stdout."""
+    sys.stdout.write(json.dumps(value, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def print_line(text: str) -> None:
+    """One plain line on stdout, unwrapped and unstyled, so that scripts can read it."""
+    sys.stdout.write(text + "\n")
+
+
+def progress(*columns: ProgressColumn) -> Progress:
+    """A progress bar on stderr that leaves nothing behind in a pipe."""
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        *columns,
+        TimeRemainingColumn(),
+        console=notes(),
+        transient=True,
+    )
+
+
+def print_error(error: SpotchangeError) -> None:
+    """One line that says what is wrong, and a hint where there is one."""
+    console = notes()
+    console.print("error:", style="bold red", end=" ")
+    console.print(" ".join(error.message.split()), markup=False, soft_wrap=True)
+    if error.hint:
+        console.print("hint:", style="bold", end=" ")
+        console.print(" ".join(error.hint.split()), markup=False, soft_wrap=True)
