@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any, Literal, overload
+from typing import Literal, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +27,7 @@ from spotchange.scenes.checker import change_type_of, says_no_change
 from spotchange.types import Alternative, Box, CaptionResult, Region
 
 Pair = tuple[ImageSource, ImageSource]
+READERS = min(8, os.cpu_count() or 1)  # threads that decode pictures
 HOT = 0.5  # heat of a patch that belongs to a region
 
 FAR_FROM_HOME = (
@@ -112,14 +114,15 @@ class Captioner:
         With `keep_errors` a pair that cannot be read gives its error instead of raising it.
         """
         source = iter(pairs)
-        with ThreadPoolExecutor(max_workers=1) as reader:
-            ahead = reader.submit(_read_batch, list(islice(source, batch_size)))
-            while read := ahead.result():
-                ahead = reader.submit(_read_batch, list(islice(source, batch_size)))
-                if not keep_errors:
-                    for each in read:
-                        if isinstance(each, SpotchangeError):
-                            raise each
+        with ThreadPoolExecutor(max_workers=READERS) as readers:
+
+            def read_ahead() -> list[Future[tuple[Image.Image, Image.Image]]]:
+                return [readers.submit(read_pair, *pair) for pair in islice(source, batch_size)]
+
+            ahead = read_ahead()
+            while ahead:
+                current, ahead = ahead, read_ahead()
+                read = [_result_or_error(each, keep_errors) for each in current]
                 good = [each for each in read if not isinstance(each, SpotchangeError)]
                 answers = iter(self._answer_batch(good, options))
                 for each in read:
@@ -170,9 +173,7 @@ class Captioner:
             self._judge(
                 pair,
                 options=options,
-                candidates=[
-                    Alternative(text=t, score=round(float(m), 4)) for t, m in zip(texts[i], means[i], strict=True)
-                ],
+                candidates=candidates[i],
                 change_score=None if scores is None else float(scores[i]),
                 change_logits=None if raw is None else raw[i],
                 heat=heat[i],
@@ -252,14 +253,15 @@ class Captioner:
         return Answer(result=result, heat=np.zeros((2, 1, 1), np.float32), before=before, after=after)
 
 
-def _read_batch(sources: list[Pair]) -> list[tuple[Image.Image, Image.Image] | SpotchangeError]:
-    read: list[Any] = []
-    for before, after in sources:
-        try:
-            read.append(read_pair(before, after))
-        except SpotchangeError as error:
-            read.append(error)
-    return read
+def _result_or_error(
+    reading: Future[tuple[Image.Image, Image.Image]], keep_errors: bool
+) -> tuple[Image.Image, Image.Image] | SpotchangeError:
+    try:
+        return reading.result()
+    except SpotchangeError as error:
+        if keep_errors:
+            return error
+        raise
 
 
 def _without_ignored(before: Image.Image, after: Image.Image, ignore: Sequence[Box]) -> Image.Image:
