@@ -1,0 +1,122 @@
+"""Settings of generated scenes: the rules of the world, how it may look, and the two benchmarks as presets."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from spotchange.config.base import Settings
+from spotchange.errors import ConfigError
+
+ChangeName = Literal["color", "texture", "add", "drop", "move"]
+CHANGE_NAMES: tuple[ChangeName, ...] = ("color", "texture", "add", "drop", "move")
+Strength = Annotated[float, Field(ge=0.0, le=1.0)]
+
+
+class LookRandomness(Settings):
+    """How strongly the look varies from scene to scene: 0 is the benchmark's own look, 1 the full spread."""
+
+    lamps: Strength = 0.0
+    """Power and colour of the three area lamps."""
+    sun: Strength = 0.0
+    """Power and colour of the sun."""
+    sky: Strength = 0.0
+    """Light from the sky, black in the benchmark."""
+    ground: Strength = 0.0
+    """Tone and tint of the ground."""
+    materials: Strength = 0.0
+    """Roughness, gloss, sheen, tint and saturation of the objects."""
+    exposure: Strength = 0.0
+    """Brightness of all three pictures of a scene together."""
+    blur: Strength = 0.0
+    """Softness of a picture, drawn for each picture."""
+    noise: Strength = 0.0
+    """Sensor noise, drawn for each pixel."""
+    jpeg: Strength = 0.0
+    """JPEG compression; 1 goes down to quality 30."""
+
+    @classmethod
+    def uniform(cls, strength: float) -> LookRandomness:
+        """The same strength for every part."""
+        return cls.from_mapping(dict.fromkeys(cls.model_fields, strength), source="look")
+
+
+class SceneSettings(Settings):
+    """The rules a scene keeps; the defaults are those of CLEVR-Change."""
+
+    min_objects: int = Field(3, ge=2, le=10)
+    max_objects: int = Field(10, ge=2, le=10)
+    area: float = Field(3.0, gt=0.0, le=6.0)
+    """Objects stand at x and y from -area to area."""
+    gap: float = Field(0.25, ge=0.0, le=3.0)
+    """Least distance between the outlines of two objects, each taken as a circle."""
+    margin: float = Field(0.4, ge=0.0, le=3.0)
+    """Least distance of two centres along the first camera's left-right and front-behind directions."""
+    tries: int = Field(50, ge=1, le=500)
+    """Places tried for one object before the whole scene is drawn anew."""
+    changes: tuple[ChangeName, ...] = CHANGE_NAMES
+    """Kinds of change, all equally often."""
+    move_distance: float = Field(1.0, ge=0.0, le=8.0)
+    """A moved object goes at least this far."""
+    camera_jitter: float = Field(1.0, ge=0.0, le=3.0)
+    """Each axis of the first camera, and of the two others on top of it, moves by up to this much."""
+    camera_turn: float = Field(0.0, ge=0.0, le=180.0)
+    """The second pictures' cameras go around the scene by up to this many degrees either way."""
+    lamp_jitter: float = Field(1.0, ge=0.0, le=2.0)
+    """Each axis of each lamp moves by up to this much, once per scene."""
+    min_visible_pixels: int = Field(400, ge=0, le=20000)
+    """Pixels, counted at 480x320, that every object shows in the picture before and the changed one also after."""
+    look: LookRandomness = LookRandomness()
+
+    @field_validator("changes", mode="before")
+    @classmethod
+    def _known_changes(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            value = [part.strip() for part in value.split(",")]
+        if not isinstance(value, list | tuple) or not value:
+            raise ValueError(f"name at least one change of {', '.join(CHANGE_NAMES)}")
+        for name in value:
+            if name not in CHANGE_NAMES:
+                close = difflib.get_close_matches(str(name), CHANGE_NAMES, n=1)
+                meant = f", did you mean '{close[0]}'?" if close else f" (known: {', '.join(CHANGE_NAMES)})"
+                raise ValueError(f"unknown change '{name}'{meant}")
+        if len(set(value)) != len(value):
+            raise ValueError("a change is named twice")
+        return tuple(value)
+
+    @model_validator(mode="after")
+    def _objects_fit(self) -> Self:
+        if self.min_objects > self.max_objects:
+            raise ValueError(f"min_objects ({self.min_objects}) is more than max_objects ({self.max_objects})")
+        most = self.max_objects + ("add" in self.changes)
+        where = f"do not fit into an area of {self.area:g}"
+        # Centres stand `margin` apart along a direction in which the square is at most its diagonal wide.
+        if (most - 1) * self.margin > 2.0 * 2.0**0.5 * self.area:
+            raise ValueError(
+                f"{most} objects with a margin of {self.margin:g} do not fit into an area of {self.area:g}"
+            )
+        # Small discs with half a gap around them, against the square grown by the same: a bound no packing passes.
+        reach = 0.35 + self.gap / 2.0
+        if most * 3.1416 * reach**2 > (2.0 * (self.area + reach)) ** 2:
+            raise ValueError(f"{most} objects with a gap of {self.gap:g} {where}")
+        if "move" in self.changes and self.move_distance > 2.0 * 2.0**0.5 * self.area:
+            raise ValueError(f"an object cannot move {self.move_distance:g} far in an area of {self.area:g}")
+        return self
+
+
+SPLIT_SCENES = {"train": 33_830, "val": 1_988, "test": 3_985}
+"""Scenes in the splits of the official CLEVR-Change; each gives two pairs."""
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "clevr-change": {},
+    "clevr-dc": {"camera_turn": 60.0},
+}
+
+
+def scene_preset(name: str, **changes: Any) -> SceneSettings:
+    """The settings of a preset, with single ones changed."""
+    if name not in PRESETS:
+        raise ConfigError(f"unknown preset '{name}'", hint=f"known presets: {', '.join(PRESETS)}")
+    return SceneSettings.from_mapping(PRESETS[name] | changes, source=f"preset {name}")

@@ -1,0 +1,182 @@
+"""Scenes from a seed: scene number i is the same whenever, wherever and together with whatever it is drawn.
+
+An attempt that breaks a rule is followed by the next attempt of the same scene, so every number gives a scene.
+Accepted is an attempt in which, beside the placement rules of `world_kernel`,
+
+- every object shows `min_visible_pixels` in the picture before (the original's rule, checked there only), and
+- the changed object shows as many in the picture after, unless it was dropped: nobody can tell what nobody sees, and
+- some phrase names the changed object alone (`writer.describable`).
+
+Visible pixels are counted on a fixed 240x160 grid, whatever the size of the pictures drawn later.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+from numba import prange
+
+from spotchange.config.scenes import SceneSettings
+from spotchange.errors import ConfigError
+from spotchange.scenes import look
+from spotchange.scenes import world_kernel as kernel
+from spotchange.scenes.arrays import AFTER, BEFORE, CHANGE_TYPES, MAX_OBJECTS, SHAPE, SceneBatch
+from spotchange.scenes.compile import cached_loop
+from spotchange.scenes.render import visible_pixels
+from spotchange.scenes.world_kernel import MAX_ATTEMPTS, sample_scene
+from spotchange.scenes.writer import describable
+
+CHECK_WIDTH, CHECK_HEIGHT = 240, 160
+_PIXELS_OF_RULE = 480 * 320
+# Scenes whose first attempt failed are retried several attempts at once while that keeps a GPU busy.
+_MOST_ATTEMPTS_AT_ONCE = 16
+
+_SHAPES: dict[str, tuple[str, tuple[int, ...]]] = {
+    "scene_id": ("int64", ()),
+    "count": ("int32", (2,)),
+    "attributes": ("int8", (2, MAX_OBJECTS, 4)),
+    "placement": ("float32", (2, MAX_OBJECTS, 3)),
+    "camera": ("float32", (3, 3)),
+    "lamps": ("float32", (3, 3)),
+    "look": ("float32", (look.SIZE,)),
+    "change": ("int8", ()),
+    "target": ("int8", (2,)),
+}
+
+
+def empty_batch(scenes: int, device: str) -> SceneBatch:
+    """Room for scenes: numpy on the CPU, torch on a CUDA device."""
+    if device == "cpu":
+        return SceneBatch(**{name: np.empty((scenes, *shape), dtype) for name, (dtype, shape) in _SHAPES.items()})
+    import torch
+
+    return SceneBatch(
+        **{
+            name: torch.empty((scenes, *shape), dtype=getattr(torch, dtype), device=device)
+            for name, (dtype, shape) in _SHAPES.items()
+        }
+    )
+
+
+def rules_of(settings: SceneSettings) -> np.ndarray:
+    """The settings as the array the kernel reads."""
+    rules = np.zeros(kernel.RULES, np.float64)
+    rules[kernel.FEWEST], rules[kernel.MOST] = settings.min_objects, settings.max_objects
+    rules[kernel.TRIES] = settings.tries
+    rules[kernel.AREA], rules[kernel.GAP], rules[kernel.MARGIN] = settings.area, settings.gap, settings.margin
+    rules[kernel.MOVE_DISTANCE] = settings.move_distance
+    rules[kernel.CAMERA_JITTER], rules[kernel.LAMP_JITTER] = settings.camera_jitter, settings.lamp_jitter
+    rules[kernel.CAMERA_TURN] = np.deg2rad(settings.camera_turn)
+    return rules
+
+
+@cached_loop
+def _draw_on_cpu(
+    seed, rules, changes, attempts, scene_id, count, attributes, placement, camera, lamps, look, change, target
+):
+    for s in prange(scene_id.shape[0]):
+        sample_scene(
+            s, seed, rules, changes, attempts, scene_id, count, attributes, placement, camera, lamps, look, change,
+            target,
+        )  # fmt: skip
+
+
+class World:
+    """Draws accepted scenes by number."""
+
+    def __init__(self, settings: SceneSettings, *, seed: int, device: str = "cpu") -> None:
+        self.settings, self.seed, self.device = settings, seed, device
+        self.attempts_drawn = 0  # to tell which share was accepted
+        self._rules = self._on_device(rules_of(settings))
+        self._changes = self._on_device(np.array([CHANGE_TYPES.index(name) for name in settings.changes], np.int8))
+        self._slots = self._on_device(np.arange(MAX_OBJECTS))
+        self._look = look.LookSettings(**settings.look.model_dump(include=set(look.LookSettings.__dataclass_fields__)))
+
+    def scenes(self, numbers: Any) -> SceneBatch:
+        """The scenes with these numbers, in this order.
+
+        Raises:
+            ConfigError: a scene was given up because the rules leave it no room.
+        """
+        numbers = self._on_device(np.ascontiguousarray(numbers, np.int64))
+        result = empty_batch(len(numbers), self.device)
+        rows = self._on_device(np.arange(len(numbers)))
+        starts = self._on_device(np.zeros(len(numbers), np.int32))
+        while len(rows):
+            at_once = self._attempts_at_once(len(rows), len(numbers))
+            candidates, attempts = self.draw(numbers, starts, at_once)
+            accepted = self._is_acceptable(candidates).reshape(-1, at_once)
+            # Of several attempts the first acceptable one counts, as if they had been made one by one.
+            first = accepted.argmax(1) if self.device == "cpu" else accepted.int().argmax(1)
+            chosen = self._on_device(np.arange(len(rows))) * at_once + first
+            done, rest = _positions(accepted.any(1)), _positions(~accepted.any(1))
+            for field in fields(SceneBatch):
+                getattr(result, field.name)[rows[done]] = getattr(candidates, field.name)[chosen[done]]
+            starts = attempts.reshape(-1, at_once)[rest, -1] + 1
+            rows, numbers = rows[rest], numbers[rest]
+        return replace(result, look=look.draw(result.look, self._look))
+
+    def check_room(self) -> None:
+        """Refuse rules that the fullest scenes cannot keep, before any work is done with them."""
+        crowded = self.settings.model_copy(update={"min_objects": self.settings.max_objects})
+        probe = World(crowded, seed=self.seed, device=self.device)
+        probe.draw(self._on_device(np.arange(32)), self._on_device(np.zeros(32, np.int32)))
+
+    def draw(self, numbers: Any, starts: Any, at_once: int = 1) -> tuple[SceneBatch, Any]:
+        """Candidates that keep the placement rules, and the attempt that made each.
+
+        Args:
+            numbers: int64 (S,) on the world's device.
+            starts: int32 (S,): the first attempt to make for each.
+            at_once: Make this many candidates a scene, from this many neighbouring first attempts.
+        """
+        steps = self._on_device(np.arange(at_once, dtype=np.int32))
+        candidates = empty_batch(len(numbers) * at_once, self.device)
+        candidates.scene_id[:] = (numbers[:, None] + 0 * steps).reshape(-1)
+        attempts = (starts[:, None] + steps).reshape(-1)
+        arrays = [getattr(candidates, field.name) for field in fields(SceneBatch)]
+        arguments = (np.uint64(self.seed % 2**64), self._rules, self._changes, attempts, *arrays)
+        if self.device == "cpu":
+            _draw_on_cpu(*arguments)
+        else:
+            from spotchange.scenes.world_cuda import draw_on_cuda
+
+            draw_on_cuda(*arguments)
+        if int(attempts.max()) >= MAX_ATTEMPTS:
+            raise ConfigError(
+                f"no room: a scene was given up after {MAX_ATTEMPTS} attempts",
+                hint="ask for fewer objects, a smaller gap or margin, a larger area, or fewer visible pixels",
+            )
+        self.attempts_drawn += len(attempts)
+        return candidates, attempts
+
+    def _attempts_at_once(self, pending: int, scenes: int) -> int:
+        """A few scenes left over do not fill a GPU: try several attempts of each together."""
+        if self.device == "cpu":
+            return 1
+        return max(1, min(_MOST_ATTEMPTS_AT_ONCE, scenes // (4 * pending)))
+
+    def _is_acceptable(self, candidates: SceneBatch) -> Any:
+        """bool (S,): see the head of this file."""
+        pictures = (BEFORE, AFTER)
+        pixels = visible_pixels(candidates, width=CHECK_WIDTH, height=CHECK_HEIGHT, pictures=pictures)
+        least = -(-self.settings.min_visible_pixels * CHECK_WIDTH * CHECK_HEIGHT // _PIXELS_OF_RULE)
+        absent = candidates.attributes[:, 0, :, SHAPE] < 0
+        all_visible = ((pixels[:, 0] >= least) | absent).all(1)
+        other = self._slots != candidates.target[:, 1, None]  # true everywhere after a drop
+        change_visible = ((pixels[:, 1] >= least) | other).all(1)
+        return all_visible & change_visible & describable(candidates)
+
+    def _on_device(self, values: np.ndarray) -> Any:
+        if self.device == "cpu":
+            return values
+        import torch
+
+        return torch.from_numpy(values).to(self.device)
+
+
+def _positions(mask: Any) -> Any:
+    """Where a mask is true; on a device this waits for it, so it is done once and not for every array."""
+    return np.flatnonzero(mask) if isinstance(mask, np.ndarray) else mask.nonzero().flatten()
