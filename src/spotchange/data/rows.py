@@ -14,13 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from spotchange.data.row import Row, parse_row
+from spotchange.data.row import PixelBox, Row, parse_row
 from spotchange.errors import DataError
 from spotchange.files import atomic_path
 
 __all__ = [
     "METADATA",
     "SPLITS",
+    "PixelBox",
     "Row",
     "RowProblem",
     "RowReader",

@@ -1,0 +1,110 @@
+"""`spotchange data`: check, preview, list, import, shard and unshard data sets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from spotchange.cli.output import notes, print_json, print_line, progress, tables
+
+if TYPE_CHECKING:
+    from spotchange.data.check import DatasetReport
+
+app = typer.Typer(
+    help="Look at, check, import and pack data sets of image pairs.",
+    epilog="Example: spotchange data list",
+    no_args_is_help=True,
+)
+
+DataDir = Annotated[Path, typer.Argument(help="Folder with train, val, test, each holding metadata.jsonl.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
+SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Go on without bad rows, and count them.")]
+
+
+@app.command(epilog="Example: spotchange data check data/toy")
+def check(
+    data_dir: DataDir,
+    decode: Annotated[
+        bool, typer.Option("--decode", help="Decode every picture; otherwise only headers are read.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Count and check everything in a data set; exits with 2 when something is broken."""
+    from spotchange.data.check import check_dataset
+
+    with progress() as bar:
+        task = bar.add_task("checking", total=None)
+        report = check_dataset(data_dir, decode=decode, advance=lambda step: bar.advance(task, step))
+    if as_json:
+        print_json(report.to_dict())
+    else:
+        _print_report(report)
+    if not report.ok:
+        raise typer.Exit(2)
+
+
+def _print_report(report: DatasetReport) -> None:
+    from rich.table import Table
+
+    table = Table(title=report.path, title_justify="left")
+    for heading in ("split", "pairs", "captions", "words a caption", "change types", "picture sizes", "problems"):
+        table.add_column(heading, overflow="fold")
+    for split, found in report.splits.items():
+        words = found.words_per_caption
+        table.add_row(
+            split,
+            f"{found.rows:,}",
+            f"{found.captions:,}",
+            f"{words['min']:.0f} to {words['max']:.0f}, mean {words['mean']}" if words else "-",
+            _counts(found.change_types),
+            _counts(found.picture_sizes),
+            f"{found.bad_rows} bad rows, {found.missing_files} missing, {found.unreadable_files} unreadable",
+        )
+    console = tables()
+    console.print(table)
+    common = ", ".join(word for word, _ in report.most_common_words[:10])
+    print_line(f"vocabulary: {report.vocabulary:,} words ({common} ...)")
+    for warning in report.warnings:
+        print_line(f"warning: {warning}")
+    for problem in report.problems:
+        print_line(f"problem: {problem}")
+    if report.problem_count > len(report.problems):
+        print_line(f"... and {report.problem_count - len(report.problems):,} more problems")
+    print_line("ok" if report.ok else f"broken: {report.problem_count:,} problems")
+
+
+def _counts(counts: dict[str, int], shown: int = 6) -> str:
+    parts = [f"{name} {count:,}" for name, count in list(counts.items())[:shown]]
+    return ", ".join(parts) + (f" and {len(counts) - shown} more" if len(counts) > shown else "")
+
+
+@app.command(epilog="Example: spotchange data preview data/toy --out grid.png")
+def preview(
+    data_dir: DataDir,
+    out: Annotated[Path, typer.Option("--out", help="Picture file to write.")],
+    split: Annotated[str | None, typer.Option("--split", help="Default: the first there is.")] = None,
+    count: Annotated[int, typer.Option("--count", min=1, max=500, help="Pairs to show.")] = 12,
+    columns: Annotated[int, typer.Option("--columns", min=1, max=20, help="Pairs beside each other.")] = 2,
+    seed: Annotated[int, typer.Option("--seed", help="Which pairs are drawn.")] = 0,
+    skip_bad: SkipBad = False,
+    as_json: AsJson = False,
+) -> None:
+    """Draw a contact sheet of pairs with their captions and boxes."""
+    from spotchange.data.preview import pick_rows, write_preview
+    from spotchange.data.rows import list_splits, read_rows
+    from spotchange.errors import DataError
+
+    splits = list_splits(data_dir)
+    if split is None and not splits:
+        raise DataError(f"{data_dir} holds no data set", hint="a data set is DIR/{train,val,test}/metadata.jsonl")
+    reader = read_rows(data_dir, split or splits[0], skip_bad=skip_bad)
+    rows = pick_rows(reader, count, seed=seed)
+    width, height = write_preview(rows, out, columns=columns)
+    if reader.bad:
+        notes().print(f"{reader.bad} bad rows skipped")
+    if as_json:
+        print_json({"out": str(out), "width": width, "height": height, "ids": [row.id for row in rows]})
+    else:
+        print_line(str(out))
