@@ -1,0 +1,240 @@
+"""Settings of a model's architecture; `models/build.py` is the only reader."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from spotchange.config.base import Settings
+
+Architecture = Literal["clip4idc", "clip-ft", "ft1", "ft2", "conventional", "idc-pcl"]
+
+
+class VisionSettings(Settings):
+    """The pair encoder."""
+
+    backbone: Literal["vit", "resnet"] = "vit"
+    """What sees one picture: a vision transformer, or a grid network with inter layers on top."""
+    image_size: tuple[int, int] = (224, 224)
+    """Height and width of the pictures the model sees, in pixels."""
+    stem: Literal["clip", "conv"] = "clip"
+    """How pixels become patches: CLIP's one convolution, or small convolutions first (for training from nothing)."""
+    patch: int = Field(default=32, ge=1)
+    """Side of a patch, in pixels."""
+    stem_channels: tuple[int, ...] = (64, 128)
+    """Channels of the conv stem's 3x3 convolutions, each of which halves the picture."""
+    width: int = Field(default=768, ge=1)
+    heads: int = Field(default=12, ge=1)
+    layers: int = Field(default=12, ge=0)
+    """Transformer blocks in all, intra and inter."""
+    n_inter: int | None = Field(default=None, ge=0)
+    """Blocks, counted from the last, that look at both pictures at once; null: a quarter of the layers."""
+    mlp_ratio: int = Field(default=4, ge=1)
+    activation: Literal["quick_gelu", "gelu"] = "quick_gelu"
+    output_width: int = Field(default=512, ge=1)
+    """Width of the projected tokens that the captioner reads and of the pair's embedding."""
+    resnet: str | None = None
+    """Where a resnet backbone's weights come from when a run starts: a folder or a hub name; null: random."""
+    resnet_depths: tuple[int, ...] = (3, 4, 6, 3)
+    """Blocks of each stage of a resnet backbone: ResNet-50 is 3, 4, 6, 3; ResNet-101 is 3, 4, 23, 3."""
+    resnet_channels: tuple[int, ...] = (256, 512, 1024, 2048)
+    """Channels of each stage of a resnet backbone."""
+    resnet_stage: int = Field(default=4, ge=1, le=4)
+    """Stage whose grid is read: 4 has 7x7 cells for 224x224 pixels, 3 has 14x14."""
+    freeze_backbone: bool = False
+    """Keep a resnet backbone as it came (the conventional baseline does)."""
+
+    @property
+    def inter(self) -> int:
+        """Blocks that look at both pictures."""
+        return self.layers // 4 if self.n_inter is None else self.n_inter
+
+    @property
+    def intra(self) -> int:
+        """Blocks that look at one picture."""
+        return self.layers - self.inter
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """Rows and columns of patches (or of the grid network's cells) in one picture."""
+        height, width = self.image_size
+        if self.backbone == "resnet":
+            stride = 2 ** (self.resnet_stage + 1)
+            return -(-height // stride), -(-width // stride)
+        return height // self.patch, width // self.patch
+
+    @model_validator(mode="after")
+    def _check(self) -> VisionSettings:
+        if self.inter > self.layers:
+            raise ValueError(f"n_inter is {self.inter} but there are only {self.layers} layers")
+        if self.width % self.heads:
+            raise ValueError(f"width {self.width} is not a multiple of heads {self.heads}")
+        if self.backbone == "vit" and (self.image_size[0] % self.patch or self.image_size[1] % self.patch):
+            raise ValueError(f"image_size {list(self.image_size)} is not a multiple of patch {self.patch}")
+        if self.backbone == "vit" and self.stem == "conv" and self.patch % 2 ** len(self.stem_channels):
+            raise ValueError(f"patch {self.patch} cannot be halved {len(self.stem_channels)} times by the conv stem")
+        return self
+
+
+class TextSettings(Settings):
+    """CLIP's words: the embeddings, and the text encoder that adaptation and retrieval need."""
+
+    encoder: bool = True
+    """Whether the model has a text encoder; models shipped for captioning alone leave it out."""
+    width: int = Field(default=512, ge=1)
+    """Width of the word embeddings."""
+    heads: int = Field(default=8, ge=1)
+    layers: int = Field(default=12, ge=0)
+    activation: Literal["quick_gelu", "gelu"] = "quick_gelu"
+    context: int = Field(default=77, ge=2)
+    """Longest sentence in tokens, begin and end tokens included."""
+
+
+class CaptionerSettings(Settings):
+    """The transformer that reads visual tokens and writes words."""
+
+    width: int = Field(default=512, ge=1)
+    heads: int = Field(default=8, ge=1)
+    encoder_layers: int = Field(default=3, ge=0)
+    decoder_layers: int = Field(default=3, ge=1)
+    dropout: float = Field(default=0.1, ge=0, lt=1)
+    memory: Literal["layerwise", "last"] = "layerwise"
+    """layerwise: encoder layer i feeds decoder layer i, as published; last: the last feeds all."""
+    language_layers: int = Field(default=3, ge=1)
+    """FT2's layers of language encoder, trained from nothing."""
+
+    @model_validator(mode="after")
+    def _check(self) -> CaptionerSettings:
+        if self.memory == "layerwise" and self.encoder_layers != self.decoder_layers:
+            raise ValueError("memory 'layerwise' needs as many encoder_layers as decoder_layers")
+        if self.width % self.heads:
+            raise ValueError(f"width {self.width} is not a multiple of heads {self.heads}")
+        return self
+
+
+class HeadSettings(Settings):
+    """Answers beside the sentence; published checkpoints have none."""
+
+    change: bool = False
+    """Say the kind of change, "none" among them."""
+    patch_change: bool = False
+    """Say for every patch whether it belongs to the change; without it the heat map is class-token attention."""
+    change_types: tuple[str, ...] = ("none", "color", "texture", "add", "drop", "move")
+    """Kinds of change, "none" first."""
+
+    @model_validator(mode="after")
+    def _check(self) -> HeadSettings:
+        if not self.change_types or self.change_types[0] != "none":
+            raise ValueError('change_types must begin with "none"')
+        return self
+
+
+class VocabularySettings(Settings):
+    """What the model must know of its tokenizer; `build_model(settings, tokenizer)` fills it in."""
+
+    size: int = Field(default=49408, ge=1)
+    begin: int = 49406
+    end: int = 49407
+    pad: int = 0
+
+
+class ModelSettings(Settings):
+    """Architecture of one model. The defaults are CLIP4IDC's final version on CLIP ViT-B/32."""
+
+    architecture: Architecture = "clip4idc"
+    vision: VisionSettings = VisionSettings()
+    text: TextSettings = TextSettings()
+    captioner: CaptionerSettings | None = CaptionerSettings()
+    """null: no captioner (adaptation and retrieval only)."""
+    heads: HeadSettings = HeadSettings()
+    vocabulary: VocabularySettings = VocabularySettings()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _start_from_preset(cls, values: Any) -> Any:
+        """`preset: NAME` stands for that preset's settings; what is written beside it wins."""
+        if isinstance(values, str):
+            values = {"preset": values}
+        if isinstance(values, dict) and "preset" in values:
+            values = dict(values)
+            name = values.pop("preset")
+            if name not in PRESETS:
+                raise ValueError(f"unknown preset '{name}': choose one of {', '.join(PRESETS)}")
+            return _merged(PRESETS[name], values)
+        return values
+
+
+def _merged(base: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for key, value in top.items():
+        both_groups = isinstance(value, dict) and isinstance(merged.get(key), dict)
+        merged[key] = _merged(merged[key], value) if both_groups else value
+    return merged
+
+
+_FROM_SCRATCH: dict[str, Any] = {
+    # A text width of its own: CLIP's words are not there, the scene vocabulary's embeddings are learnt.
+    "text": {"width": 256, "heads": 4, "layers": 4, "activation": "gelu", "context": 48},
+    "captioner": {"width": 256, "heads": 4, "encoder_layers": 0, "decoder_layers": 2, "memory": "last"},
+    "heads": {"change": True, "patch_change": True},
+    "vocabulary": {"size": 80, "begin": 1, "end": 2, "pad": 0},
+}
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "clip4idc": {},
+    # The first version: a wider captioner behind a linear layer, 3 layers on CLEVR-Change (2 elsewhere).
+    "clip4idc-first": {"captioner": {"width": 768, "heads": 12}},
+    "clip-ft": {"architecture": "clip-ft", "vision": {"n_inter": 0}, "text": {"encoder": False}},
+    "ft1": {"architecture": "ft1", "vision": {"n_inter": 0}, "text": {"encoder": False}},
+    "ft2": {"architecture": "ft2", "vision": {"n_inter": 0}, "text": {"encoder": False}},
+    "conventional": {
+        "architecture": "conventional",
+        "vision": {"backbone": "resnet", "layers": 0, "freeze_backbone": True},
+        "text": {"encoder": False},
+    },
+    "clip-vit-b16": {"vision": {"patch": 16}},
+    "clip-vit-l14": {
+        "vision": {"patch": 14, "width": 1024, "heads": 16, "layers": 24, "output_width": 768},
+        "text": {"width": 768, "heads": 12},
+        "captioner": {"width": 768, "heads": 12},
+    },
+    # What ships: patches of 20 pixels see a small sphere as four to six of them; below 48 MiB in fp16.
+    "spotchange-small": _merged(
+        _FROM_SCRATCH,
+        {
+            "vision": {
+                "image_size": [240, 360],
+                "stem": "conv",
+                "stem_channels": [48, 80],
+                "patch": 20,
+                "width": 384,
+                "heads": 6,
+                "layers": 12,
+                "n_inter": 4,
+                "activation": "gelu",
+                "output_width": 256,
+            }
+        },
+    ),
+    # Small enough to train on two CPU cores in a test or a first look.
+    "spotchange-tiny": _merged(
+        _FROM_SCRATCH,
+        {
+            "vision": {
+                "image_size": [48, 72],
+                "stem": "conv",
+                "stem_channels": [16, 32],
+                "patch": 12,
+                "width": 64,
+                "heads": 2,
+                "layers": 4,
+                "n_inter": 2,
+                "activation": "gelu",
+                "output_width": 64,
+            },
+            "text": {"width": 64, "heads": 2, "layers": 2},
+            "captioner": {"width": 64, "heads": 2, "decoder_layers": 1},
+        },
+    ),
+}

@@ -1,0 +1,183 @@
+"""From settings to a model: the one place that reads `ModelSettings`, and the one dict of architectures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from torch import nn
+
+from spotchange.config.model import ModelSettings, VocabularySettings
+from spotchange.errors import ConfigError, ModelError
+from spotchange.models.caption_decoder import CaptionDecoder
+from spotchange.models.clip4idc import Clip4idc
+from spotchange.models.decoding import SpecialIds
+from spotchange.models.heads import ChangeHead, PatchChangeHead
+from spotchange.models.initialise import initialise
+from spotchange.models.pair_encoder import PairEncoder
+from spotchange.models.picture_encoder import PictureEncoder
+from spotchange.models.text_encoder import TextEncoder, TextTransformer, WordEmbedding
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+_SPECIAL_TOKENS = {  # role: the names it has in the tokenizers we know
+    "begin": ("[BOS]", "<|startoftext|>", "<start_of_text>"),
+    "end": ("[EOS]", "<|endoftext|>", "<end_of_text>"),
+    "pad": ("[PAD]",),
+}
+
+
+def build_model(settings: ModelSettings, tokenizer: Tokenizer | None = None) -> nn.Module:
+    """A model with random weights; with a tokenizer, of that tokenizer's vocabulary."""
+    settings = settings_for(settings, tokenizer) if tokenizer is not None else settings
+    if settings.architecture not in ARCHITECTURES:
+        raise ConfigError(f"unknown architecture '{settings.architecture}': choose one of {', '.join(ARCHITECTURES)}")
+    return ARCHITECTURES[settings.architecture](settings)
+
+
+def settings_for(settings: ModelSettings, tokenizer: Tokenizer) -> ModelSettings:
+    """The same settings with the facts of a tokenizer."""
+    return settings.model_copy(update={"vocabulary": vocabulary_of(tokenizer)})
+
+
+def vocabulary_of(tokenizer: Tokenizer) -> VocabularySettings:
+    """Size and special ids. CLIP pads with id 0 and has no token for it."""
+    found = {
+        role: next((i for i in map(tokenizer.token_to_id, names) if i is not None), None)
+        for role, names in _SPECIAL_TOKENS.items()
+    }
+    if found["begin"] is None or found["end"] is None:
+        raise ModelError("this tokenizer has no begin and end tokens that spotchange knows")
+    size = tokenizer.get_vocab_size(with_added_tokens=True)
+    return VocabularySettings(size=size, begin=found["begin"], end=found["end"], pad=found["pad"] or 0)
+
+
+def _clip4idc(settings: ModelSettings, *, joint: bool = True, language: TextTransformer | None = None) -> Clip4idc:
+    vision, text, captioner, vocabulary = settings.vision, settings.text, settings.captioner, settings.vocabulary
+    model = Clip4idc(
+        image_size=vision.image_size,
+        encoder=_pair_encoder(settings, joint=joint),
+        words=WordEmbedding(vocabulary=vocabulary.size, width=text.width, context=text.context),
+        special=SpecialIds(begin=vocabulary.begin, end=vocabulary.end, pad=vocabulary.pad),
+        text_encoder=TextEncoder(
+            width=text.width,
+            heads=text.heads,
+            layers=text.layers,
+            output_width=vision.output_width,
+            activation=text.activation,
+        )
+        if text.encoder
+        else None,
+        captioner=CaptionDecoder(
+            visual_width=vision.output_width,
+            word_width=text.width,
+            vocabulary=vocabulary.size,
+            width=captioner.width,
+            heads=captioner.heads,
+            encoder_layers=captioner.encoder_layers,
+            decoder_layers=captioner.decoder_layers,
+            dropout=captioner.dropout,
+            memory=captioner.memory,
+            language=language,
+        )
+        if captioner is not None
+        else None,
+        change_head=ChangeHead(width=vision.width, change_types=len(settings.heads.change_types))
+        if settings.heads.change
+        else None,
+        patch_change_head=PatchChangeHead(width=vision.width) if settings.heads.patch_change else None,
+    )
+    initialise(model)
+    return model
+
+
+def _pair_encoder(settings: ModelSettings, *, joint: bool) -> PairEncoder:
+    vision = settings.vision
+    return PairEncoder(
+        backbone=_backbone(settings),
+        grid=vision.grid,
+        width=vision.width,
+        heads=vision.heads,
+        n_inter=vision.inter,
+        output_width=vision.output_width,
+        joint=joint,
+        activation=vision.activation,
+        mlp_ratio=vision.mlp_ratio,
+    )
+
+
+def _backbone(settings: ModelSettings) -> nn.Module:
+    vision = settings.vision
+    if vision.backbone == "resnet":
+        from spotchange.models.grid import GridEncoder
+
+        return GridEncoder(
+            grid=vision.grid,
+            width=vision.width,
+            depths=vision.resnet_depths,
+            channels=vision.resnet_channels,
+            stage=vision.resnet_stage,
+            frozen=vision.freeze_backbone,
+            pretrained=vision.resnet,
+        )
+    return PictureEncoder(
+        image_size=vision.image_size,
+        patch=vision.patch,
+        width=vision.width,
+        heads=vision.heads,
+        blocks=vision.intra,
+        stem=vision.stem,
+        stem_channels=vision.stem_channels,
+        activation=vision.activation,
+        mlp_ratio=vision.mlp_ratio,
+    )
+
+
+def _clip_ft(settings: ModelSettings) -> Clip4idc:
+    """CLIP alone on each picture, the captioner on both."""
+    _forbid_inter(settings)
+    return _clip4idc(settings, joint=False)
+
+
+def _ft1(settings: ModelSettings) -> Clip4idc:
+    """CLIP-FT whose decoder reads all of CLIP's text transformer."""
+    return _with_language(settings, settings.text.layers)
+
+
+def _ft2(settings: ModelSettings) -> Clip4idc:
+    """CLIP-FT whose decoder reads CLIP's embeddings through layers trained from nothing."""
+    if settings.captioner is None:
+        raise ConfigError("ft2 is a captioner: it needs model.captioner")
+    return _with_language(settings, settings.captioner.language_layers)
+
+
+def _with_language(settings: ModelSettings, layers: int) -> Clip4idc:
+    _forbid_inter(settings)
+    text = settings.text
+    language = TextTransformer(width=text.width, heads=text.heads, layers=layers, activation=text.activation)
+    return _clip4idc(settings, joint=False, language=language)
+
+
+def _conventional(settings: ModelSettings) -> Clip4idc:
+    """Grid features of both pictures, and the captioner."""
+    if settings.vision.backbone != "resnet":
+        raise ConfigError("the conventional baseline needs model.vision.backbone: resnet")
+    _forbid_inter(settings)
+    return _clip4idc(settings, joint=False)
+
+
+def _forbid_inter(settings: ModelSettings) -> None:
+    if settings.vision.inter:
+        raise ConfigError(
+            f"{settings.architecture} has no blocks that see both pictures: set model.vision.n_inter to 0"
+        )
+
+
+ARCHITECTURES: dict[str, Callable[[ModelSettings], nn.Module]] = {
+    "clip4idc": _clip4idc,
+    "clip-ft": _clip_ft,
+    "ft1": _ft1,
+    "ft2": _ft2,
+    "conventional": _conventional,
+}

@@ -1,0 +1,190 @@
+"""Transformer blocks: CLIP's pre-norm kind and the captioner's post-norm (BERT) kind.
+
+Every attention goes through `F.scaled_dot_product_attention`. For decoding word by word, self-attention
+has a second door, `step`, that reads and fills a preallocated `KeyValueCache`; nothing in it depends on
+Python numbers that change from word to word, so that a step can be captured as one CUDA graph.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+class QuickGELU(nn.Module):
+    """The sigmoid approximation of GELU that OpenAI's CLIP was trained with."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * torch.sigmoid(1.702 * x)
+
+
+ACTIVATIONS: dict[str, type[nn.Module]] = {"quick_gelu": QuickGELU, "gelu": nn.GELU}
+
+
+class KeyValueCache:
+    """Keys and values of the words so far, of one layer, allocated once for the longest sentence."""
+
+    def __init__(self, rows: int, heads: int, words: int, head_width: int, *, like: Tensor) -> None:
+        self.keys = like.new_zeros(rows, heads, words, head_width)
+        self.values = like.new_zeros(rows, heads, words, head_width)
+
+    def write(self, keys: Tensor, values: Tensor, position: Tensor) -> None:
+        """Put one word's keys and values (rows, heads, 1, head width) at `position`, a tensor of one number."""
+        self.keys.index_copy_(2, position, keys.to(self.keys.dtype))
+        self.values.index_copy_(2, position, values.to(self.values.dtype))
+
+    def select(self, rows: Tensor) -> None:
+        """Keep the history of `rows`, in that order (beam search); in place, the memory stays where it is."""
+        self.keys.copy_(self.keys[rows])
+        self.values.copy_(self.values[rows])
+
+    def clear(self) -> None:
+        """Forget all words."""
+        self.keys.zero_()
+        self.values.zero_()
+
+
+def split_heads(x: Tensor, heads: int) -> Tensor:
+    """(rows, tokens, width) -> (rows, heads, tokens, head width)."""
+    return x.unflatten(-1, (heads, -1)).transpose(1, 2)
+
+
+def join_heads(x: Tensor) -> Tensor:
+    """(rows, heads, tokens, head width) -> (rows, tokens, width)."""
+    return x.transpose(1, 2).flatten(2)
+
+
+class SelfAttention(nn.Module):
+    """Multi-head attention of a sequence over itself."""
+
+    def __init__(self, *, width: int, heads: int, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.heads = heads
+        self.dropout = dropout
+        self.query_key_value = nn.Linear(width, 3 * width)
+        self.output = nn.Linear(width, width)
+
+    def _project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        queries, keys, values = self.query_key_value(x).chunk(3, dim=-1)
+        return split_heads(queries, self.heads), split_heads(keys, self.heads), split_heads(values, self.heads)
+
+    def forward(self, x: Tensor, *, causal: bool = False) -> Tensor:
+        queries, keys, values = self._project(x)
+        dropout = self.dropout if self.training else 0.0
+        mixed = F.scaled_dot_product_attention(queries, keys, values, dropout_p=dropout, is_causal=causal)
+        return self.output(join_heads(mixed))
+
+    def step(self, x: Tensor, cache: KeyValueCache, position: Tensor, seen: Tensor) -> Tensor:
+        """One more word (rows, 1, width); `seen` (1, 1, 1, words) is True up to `position`."""
+        queries, keys, values = self._project(x)
+        cache.write(keys, values, position)
+        keys, values = cache.keys.to(queries.dtype), cache.values.to(queries.dtype)
+        mixed = F.scaled_dot_product_attention(queries, keys, values, attn_mask=seen)
+        return self.output(join_heads(mixed))
+
+    def weights(self, x: Tensor, queries: list[int]) -> Tensor:
+        """Attention of the tokens `queries` over all tokens: (rows, heads, queries, tokens).
+
+        The normal path never forms these; heat maps ask for a few rows of one block.
+        """
+        asked, keys, _ = self._project(x)
+        scores = asked[:, :, queries] @ keys.transpose(-2, -1) * keys.shape[-1] ** -0.5
+        return scores.float().softmax(dim=-1)
+
+
+class CrossAttention(nn.Module):
+    """Multi-head attention of words over visual tokens; keys and values can be computed once a picture pair."""
+
+    def __init__(self, *, width: int, heads: int, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.heads = heads
+        self.dropout = dropout
+        self.query = nn.Linear(width, width)
+        self.key_value = nn.Linear(width, 2 * width)
+        self.output = nn.Linear(width, width)
+
+    def keys_values(self, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """(pairs, tokens, width) -> two of (pairs, heads, tokens, head width)."""
+        keys, values = self.key_value(memory).chunk(2, dim=-1)
+        return split_heads(keys, self.heads), split_heads(values, self.heads)
+
+    def forward(self, x: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        """`x` may hold several rows a pair (beams, next to each other): they share the pair's keys and values."""
+        rows, words, width = x.shape
+        # Words of all beams of a pair become one list of queries: nothing is causal about the pictures.
+        queries = split_heads(self.query(x).reshape(len(keys), -1, width), self.heads)
+        dropout = self.dropout if self.training else 0.0
+        mixed = F.scaled_dot_product_attention(queries, keys, values, dropout_p=dropout)
+        return self.output(join_heads(mixed).reshape(rows, words, width))
+
+
+class FeedForward(nn.Module):
+    """Two linear layers, each word or patch alone."""
+
+    def __init__(self, *, width: int, hidden: int, activation: str) -> None:
+        super().__init__()
+        self.inner = nn.Linear(width, hidden)
+        self.activation = ACTIVATIONS[activation]()
+        self.outer = nn.Linear(hidden, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.outer(self.activation(self.inner(x)))
+
+
+class PreNormBlock(nn.Module):
+    """CLIP's residual block, in both of its towers."""
+
+    def __init__(self, *, width: int, heads: int, activation: str, mlp_ratio: int = 4, eps: float = 1e-5) -> None:
+        super().__init__()
+        self.attention_norm = nn.LayerNorm(width, eps=eps)
+        self.attention = SelfAttention(width=width, heads=heads)
+        self.feed_forward_norm = nn.LayerNorm(width, eps=eps)
+        self.feed_forward = FeedForward(width=width, hidden=mlp_ratio * width, activation=activation)
+
+    def forward(self, x: Tensor, *, causal: bool = False) -> Tensor:
+        x = x + self.attention(self.attention_norm(x), causal=causal)
+        return x + self.feed_forward(self.feed_forward_norm(x))
+
+    def step(self, x: Tensor, cache: KeyValueCache, position: Tensor, seen: Tensor) -> Tensor:
+        """One more word of a causal sequence."""
+        x = x + self.attention.step(self.attention_norm(x), cache, position, seen)
+        return x + self.feed_forward(self.feed_forward_norm(x))
+
+    def attention_of(self, x: Tensor, queries: list[int]) -> Tensor:
+        """Attention weights of some tokens, given the block's input: (rows, heads, queries, tokens)."""
+        return self.attention.weights(self.attention_norm(x), queries)
+
+
+class PostNormBlock(nn.Module):
+    """BERT's block; with `cross=True` it also reads a memory (a decoder block).
+
+    The tiny epsilon, the erf GELU and the norm after each residual sum are those of the published captioner.
+    """
+
+    def __init__(self, *, width: int, heads: int, dropout: float, cross: bool = False, eps: float = 1e-12) -> None:
+        super().__init__()
+        self.attention = SelfAttention(width=width, heads=heads, dropout=dropout)
+        self.attention_norm = nn.LayerNorm(width, eps=eps)
+        self.cross = CrossAttention(width=width, heads=heads, dropout=dropout) if cross else None
+        self.cross_norm = nn.LayerNorm(width, eps=eps) if cross else None
+        self.feed_forward = FeedForward(width=width, hidden=4 * width, activation="gelu")
+        self.feed_forward_norm = nn.LayerNorm(width, eps=eps)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor, *, causal: bool = False, memory: Tensor | None = None) -> Tensor:
+        x = self.attention_norm(x + self.dropout(self.attention(x, causal=causal)))
+        visual = self.cross.keys_values(memory) if self.cross is not None else None
+        return self._read_and_think(x, visual)
+
+    def step(
+        self, x: Tensor, cache: KeyValueCache, position: Tensor, seen: Tensor, visual: tuple[Tensor, Tensor] | None
+    ) -> Tensor:
+        """One more word; `visual` are the memory's keys and values from `cross.keys_values`."""
+        x = self.attention_norm(x + self.attention.step(x, cache, position, seen))
+        return self._read_and_think(x, visual)
+
+    def _read_and_think(self, x: Tensor, visual: tuple[Tensor, Tensor] | None) -> Tensor:
+        if self.cross is not None and self.cross_norm is not None and visual is not None:
+            x = self.cross_norm(x + self.dropout(self.cross(x, *visual)))
+        return self.feed_forward_norm(x + self.dropout(self.feed_forward(x)))

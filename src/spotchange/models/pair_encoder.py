@@ -1,0 +1,87 @@
+"""CLIP4IDC's pair encoder: each picture alone, then both at once."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from spotchange.models.layers import PreNormBlock
+
+
+class PictureTokens(Protocol):
+    """What a backbone offers: a class token and patch (or grid cell) tokens for each picture."""
+
+    grid: tuple[int, int]
+
+    def __call__(self, pictures: Tensor) -> Tensor: ...  # (pictures, 1 + patches, width)
+
+
+class PairEncoder(nn.Module):
+    """Backbone on each picture, before and after vectors, joint positions, inter blocks, projection.
+
+    `joint=False` leaves out the joint positions and their norm: CLIP-FT, where no block sees both pictures.
+    """
+
+    def __init__(
+        self,
+        *,
+        backbone: nn.Module,
+        grid: tuple[int, int],
+        width: int,
+        heads: int,
+        n_inter: int,
+        output_width: int,
+        joint: bool = True,
+        activation: str = "quick_gelu",
+        mlp_ratio: int = 4,
+    ) -> None:
+        super().__init__()
+        scale = width**-0.5
+        self.grid = grid
+        self.backbone = backbone
+        self.before_vector = nn.Parameter(scale * torch.randn(width))
+        self.after_vector = nn.Parameter(scale * torch.randn(width))
+        tokens = 2 * (1 + grid[0] * grid[1])
+        self.joint_positions = nn.Parameter(scale * torch.randn(tokens, width)) if joint else None
+        self.joint_norm = nn.LayerNorm(width) if joint else None
+        self.inter = nn.ModuleList(
+            PreNormBlock(width=width, heads=heads, activation=activation, mlp_ratio=mlp_ratio) for _ in range(n_inter)
+        )
+        self.norm = nn.LayerNorm(width)
+        self.projection = nn.Linear(width, output_width, bias=False)
+
+    def forward(self, before: Tensor, after: Tensor) -> dict[str, Tensor]:
+        """Two batches of pictures (pairs, 3, height, width) to everything later parts may ask for.
+
+        `tokens` (pairs, 2 (1 + patches), output width): the visual representation; `intra`
+        (pairs, 2, patches, width): patches before they met the other picture; `inter`: the same after,
+        normalised; `classes` (pairs, 2, width): the two class tokens, normalised; `last_input`
+        (pairs, tokens, width): what the last inter block read, from which a heat map is made on demand.
+        """
+        pairs = len(before)
+        alone = self.backbone(torch.cat([before, after]))  # (2 pairs, 1 + patches, width)
+        marks = torch.stack([self.before_vector, self.after_vector])[:, None, None]  # (2, 1, 1, width)
+        alone = alone.unflatten(0, (2, pairs))
+        together = (alone + marks).transpose(0, 1).flatten(1, 2)  # (pairs, 2 (1 + patches), width)
+        if self.joint_positions is not None and self.joint_norm is not None:
+            together = self.joint_norm(together + self.joint_positions)
+        last_input = together
+        for block in self.inter:
+            last_input = together
+            together = block(together)
+        normed = self.norm(together)
+        by_picture = normed.unflatten(1, (2, -1))  # (pairs, 2, 1 + patches, width)
+        return {
+            "tokens": self.projection(normed),
+            "intra": alone[:, :, 1:].transpose(0, 1),
+            "inter": by_picture[:, :, 1:],
+            "classes": by_picture[:, :, 0],
+            "last_input": last_input,
+        }
+
+    @property
+    def second_class_token(self) -> int:
+        """Place of the after picture's class token: right after the before picture's patches."""
+        return 1 + self.grid[0] * self.grid[1]

@@ -1,0 +1,57 @@
+"""CLIP's words: the embeddings that several parts share, and the causal text transformer."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from spotchange.models.layers import PreNormBlock
+
+
+class WordEmbedding(nn.Module):
+    """Word and position vectors, shared by the text encoder, the captioner's input and its output layer."""
+
+    def __init__(self, *, vocabulary: int, width: int, context: int) -> None:
+        super().__init__()
+        self.words = nn.Embedding(vocabulary, width)
+        self.positions = nn.Parameter(torch.empty(context, width))
+        nn.init.normal_(self.words.weight, std=0.02)
+        nn.init.normal_(self.positions, std=0.01)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return self.words(ids) + self.positions[: ids.shape[1]]  # (rows, words, width)
+
+    def at(self, ids: Tensor, position: Tensor) -> Tensor:
+        """One word a row (rows,) at `position`, a tensor of one number: (rows, 1, width)."""
+        return (self.words(ids) + self.positions.index_select(0, position))[:, None]
+
+
+class TextTransformer(nn.Module):
+    """CLIP's causal blocks and final norm, over embedded words."""
+
+    def __init__(self, *, width: int, heads: int, layers: int, activation: str) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(
+            PreNormBlock(width=width, heads=heads, activation=activation) for _ in range(layers)
+        )
+        self.norm = nn.LayerNorm(width)
+
+    def forward(self, embedded: Tensor) -> Tensor:
+        for block in self.blocks:
+            embedded = block(embedded, causal=True)
+        return self.norm(embedded)
+
+
+class TextEncoder(nn.Module):
+    """A sentence as one vector: the output at its end token, projected."""
+
+    def __init__(self, *, width: int, heads: int, layers: int, output_width: int, activation: str) -> None:
+        super().__init__()
+        self.transformer = TextTransformer(width=width, heads=heads, layers=layers, activation=activation)
+        self.projection = nn.Linear(width, output_width, bias=False)
+
+    def forward(self, embedded: Tensor, mask: Tensor) -> Tensor:
+        """`embedded` (sentences, words, width); `mask` True on words, begin and end tokens included."""
+        hidden = self.transformer(embedded)
+        end = mask.sum(dim=1) - 1
+        return self.projection(hidden[torch.arange(len(hidden), device=hidden.device), end])

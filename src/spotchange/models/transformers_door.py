@@ -1,0 +1,22 @@
+"""The way to transformers: on demand, because it is slow to import, and past a broken torchvision."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from types import ModuleType
+
+
+def import_transformers() -> ModuleType:
+    """The package `transformers`, usable.
+
+    It imports torchvision when there is one. A torchvision built for another torch (the usual CPU wheel of
+    torch beside the default wheel of torchvision) fails to import and would take all models down with it,
+    although none used here needs it; so such a torchvision is hidden.
+    """
+    if "transformers" not in sys.modules and "torchvision" not in sys.modules:
+        try:
+            importlib.import_module("torchvision")
+        except Exception:
+            sys.modules["torchvision"] = None  # type: ignore[assignment]  # the documented way to block an import
+    return importlib.import_module("transformers")
