@@ -1,0 +1,74 @@
+"""`spotchange score`: the standard caption metrics for any system's captions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from spotchange.cli.output import notes, print_json, tables
+
+if TYPE_CHECKING:
+    from spotchange.metrics import ScoreResult
+
+
+def score(
+    predictions: Annotated[
+        Path,
+        typer.Argument(help="Captions: {id: caption} JSON, JSON lines with id and caption, or a COCO result file."),
+    ],
+    references: Annotated[
+        Path,
+        typer.Argument(
+            help="References: {id: [text]} JSON, JSON lines with id and captions, or a COCO annotation file."
+        ),
+    ],
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result, item scores included, as JSON.")] = False,
+    allow_missing: Annotated[
+        bool, typer.Option("--allow-missing", help="Score the ids that both files have and say how many.")
+    ] = False,
+    seed: Annotated[int, typer.Option(help="Seed of the bootstrap intervals.")] = 0,
+) -> None:
+    """Score captions with BLEU, METEOR, ROUGE-L and CIDEr-D, digit for digit as the COCO tools do."""
+    from spotchange import metrics
+
+    captions, texts, left_out = metrics.match_ids(
+        metrics.read_predictions(predictions), metrics.read_references(references), allow_missing=allow_missing
+    )
+    scorer = metrics.Scorer(texts)
+    result = scorer.score(captions)
+    constant = metrics.best_constant(texts, source="references scored here")
+    floor = scorer.score(dict.fromkeys(captions, constant.caption))
+    intervals = metrics.bootstrap_intervals(result.summables, seed=seed)
+    result.warnings[:0] = left_out + scorer.notes
+    for line in result.warnings:
+        notes().print("warning:", line, markup=False, soft_wrap=True)
+    if as_json:
+        floor_json = {"caption": constant.caption, "source": constant.source, "corpus": floor.corpus}
+        print_json(result.as_dict() | {"intervals": intervals, "constant": floor_json})
+    else:
+        _print_table(result, floor, intervals, str(constant))
+
+
+def _print_table(
+    result: ScoreResult, floor: ScoreResult, intervals: dict[str, tuple[float, float]], constant: str
+) -> None:
+    from rich.table import Table
+
+    table = Table(title=f"{len(result.items)} captions, in percent")
+    table.add_column("")
+    for name in result.corpus:
+        table.add_column(name, justify="right")
+    ranges = [intervals[name] for name in result.corpus]
+    table.add_row("captions", *(_percent(value) for value in result.corpus.values()))
+    table.add_row("95 % interval", *(f"{_percent(low)}–{_percent(high)}" for low, high in ranges))
+    table.add_row("constant", *(_percent(value) for value in floor.corpus.values()), style="dim")
+    console = tables()
+    console.print(table)
+    console.print(constant, markup=False, soft_wrap=True)
+    console.print(result.signature, markup=False, soft_wrap=True)
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:.1f}"

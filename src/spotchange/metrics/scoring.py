@@ -1,0 +1,154 @@
+"""All caption metrics at once, for the corpus and for every item."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from spotchange.errors import MissingExtraError
+from spotchange.metrics.bleu import bleu, bleu_statistics
+from spotchange.metrics.cider import cider_d
+from spotchange.metrics.inputs import match_ids
+from spotchange.metrics.resampling import Summable, bleu_of, mean_of
+from spotchange.metrics.rouge import rouge_l
+from spotchange.metrics.sentences import Floats, SentenceTable
+from spotchange.metrics.signature import signature
+
+METRICS = ("BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "METEOR", "ROUGE-L", "CIDEr-D")
+
+
+@dataclass(frozen=True)
+class ScoreResult:
+    """Scores as fractions; CIDEr-D as pycocoevalcap gives it, where 10 is a perfect match."""
+
+    corpus: dict[str, float]
+    items: dict[str, dict[str, float]]
+    signature: str
+    warnings: list[str] = field(default_factory=list)
+    summables: list[Summable] = field(default_factory=list, repr=False)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The result as plain JSON values."""
+        return {
+            "corpus": self.corpus,
+            "items": self.items,
+            "signature": self.signature,
+            "warnings": self.warnings,
+        }
+
+
+class Scorer:
+    """Scores captions against a fixed set of references, which it tokenizes once.
+
+    Args:
+        references: texts by id.
+        meteor: compute METEOR too, where its data is installed; else `notes` says how to get it.
+    """
+
+    def __init__(self, references: Mapping[str, Sequence[str]], *, meteor: bool = True) -> None:
+        self.references = {name: list(texts) for name, texts in references.items()}
+        self.sentences = {name: token_sentences(texts) for name, texts in self.references.items()}
+        self.notes: list[str] = []
+        self._meteor = self._load_meteor() if meteor else None
+
+    @property
+    def has_meteor(self) -> bool:
+        """Whether METEOR is part of the scores."""
+        return self._meteor is not None
+
+    def _load_meteor(self) -> Any:
+        try:
+            from spotchange.metrics.meteor import Meteor
+
+            return Meteor()
+        except MissingExtraError as error:
+            self.notes.append(f"METEOR is left out: {error.message}; get it with {error.hint}")
+            return None
+
+    def score(self, predictions: Mapping[str, str], **signature_parts: str | None) -> ScoreResult:
+        """Score the captions given; their ids alone make up the evaluation.
+
+        A part of the ids is an evaluation of its own: document frequencies come from their references only.
+        """
+        ids = list(predictions)
+        candidates = token_sentences(predictions.values())
+        references = [self.sentences[name] for name in ids]
+        table = SentenceTable(candidates, references)
+        # Parity: the originals split at blanks only for ROUGE-L, but at any white space for BLEU and CIDEr-D,
+        # which matters where a token holds a no-break space.
+        split = _split_everywhere(candidates, references)
+        words = table if split == (candidates, references) else SentenceTable(*split)
+        counts = bleu_statistics(words)
+        bleu_corpus, bleu_items = bleu(counts)
+        rouge_corpus, rouge_items = rouge_l(table)
+        cider_corpus, cider_items = cider_d(words)
+        corpus = dict(zip(METRICS[:4], bleu_corpus.tolist(), strict=True))
+        columns = dict(zip(METRICS[:4], bleu_items.T, strict=True))
+        summables = [bleu_of(counts)]
+        if self._meteor is not None:
+            corpus["METEOR"], columns["METEOR"], summable = self._score_meteor(candidates, references)
+            summables.append(summable)
+        corpus |= {"ROUGE-L": rouge_corpus, "CIDEr-D": cider_corpus}
+        columns |= {"ROUGE-L": rouge_items, "CIDEr-D": cider_items}
+        summables += [mean_of("ROUGE-L", rouge_items), mean_of("CIDEr-D", cider_items)]
+        rows = np.stack(list(columns.values()), axis=1).tolist()
+        scored = {name: self.references[name] for name in ids}
+        return ScoreResult(
+            corpus=corpus,
+            items={name: dict(zip(columns, row, strict=True)) for name, row in zip(ids, rows, strict=True)},
+            signature=signature(scored, meteor=self.has_meteor, **signature_parts),
+            warnings=_empty_warnings(ids, candidates),
+            summables=summables,
+        )
+
+    def _score_meteor(self, candidates: list[str], references: list[list[str]]) -> tuple[float, Floats, Summable]:
+        assert self._meteor is not None
+        corpus, items = self._meteor.score(candidates, references)
+        return float(corpus), np.asarray(items, dtype=np.float64), mean_of("METEOR", np.asarray(items))
+
+
+def score(
+    predictions: Mapping[str, str],
+    references: Mapping[str, Sequence[str]],
+    *,
+    meteor: bool = True,
+    allow_missing: bool = False,
+) -> ScoreResult:
+    """Score captions against references with every metric.
+
+    Args:
+        predictions: one caption an id.
+        references: one or more texts an id.
+        meteor: compute METEOR where its data is installed.
+        allow_missing: score the ids that both sides have instead of refusing.
+    """
+    lists = {name: list(texts) for name, texts in references.items()}
+    captions, texts, notes = match_ids(predictions, lists, allow_missing=allow_missing)
+    scorer = Scorer(texts, meteor=meteor)
+    result = scorer.score(captions)
+    result.warnings[:0] = notes + scorer.notes
+    return result
+
+
+def token_sentences(texts: Iterable[str]) -> list[str]:
+    """Texts as tokens joined by single blanks, the form that pycocoevalcap's scorers read."""
+    from spotchange.metrics.ptb_tokenizer import tokenize_all
+
+    return [" ".join(tokens) for tokens in tokenize_all(texts)]
+
+
+def _split_everywhere(candidates: list[str], references: list[list[str]]) -> tuple[list[str], list[list[str]]]:
+    return (
+        [" ".join(sentence.split()) for sentence in candidates],
+        [[" ".join(sentence.split()) for sentence in sentences] for sentences in references],
+    )
+
+
+def _empty_warnings(ids: list[str], candidates: list[str]) -> list[str]:
+    empty = [name for name, sentence in zip(ids, candidates, strict=True) if not sentence]
+    if not empty:
+        return []
+    return [f"{len(empty)} of {len(ids)} captions hold no word and score 0 (first: id {empty[0]!r})"]
