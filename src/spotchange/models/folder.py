@@ -12,6 +12,7 @@ import json
 import os
 import shutil
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,7 @@ from spotchange.models.build import build_model, settings_for
 from spotchange.models.preprocess import Preprocessor
 
 if TYPE_CHECKING:
+    from PIL import Image
     from tokenizers import Tokenizer
 
 MODEL_TYPE = "spotchange"
@@ -42,6 +44,29 @@ class LoadedModel:
     tokenizer: Tokenizer
     preprocessor: Preprocessor
     folder: Path
+
+    @property
+    def name(self) -> str:
+        """What the model is called in results."""
+        return self.folder.resolve().name
+
+    @property
+    def change_types(self) -> tuple[str, ...]:
+        """Names of the change head's answers, "none" first."""
+        return self.settings.heads.change_types
+
+    def preprocess(self, pictures: Sequence[Image.Image]) -> Tensor:
+        """Pictures as the model's input, on its device."""
+        return self.preprocessor(pictures).to(next(self.model.parameters()).device)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The sentence of token ids, padding and everything from the end token on left out."""
+        ids = list(ids)
+        if self.settings.vocabulary.end in ids:
+            ids = ids[: ids.index(self.settings.vocabulary.end)]
+        while ids and ids[-1] == self.settings.vocabulary.pad:
+            ids.pop()
+        return self.tokenizer.decode(ids, skip_special_tokens=True).strip()
 
 
 def save_model(

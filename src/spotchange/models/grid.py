@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from spotchange.models.layers import draw
 from spotchange.models.transformers_door import import_transformers
 
 
@@ -39,9 +40,11 @@ class GridEncoder(nn.Module):
         if frozen:
             self.network.requires_grad_(False)
         self.input = nn.Linear(self.network.channels[-1], width)
-        self.class_token = nn.Parameter(width**-0.5 * torch.randn(width))
-        self.positions = nn.Parameter(width**-0.5 * torch.randn(1 + grid[0] * grid[1], width))
+        self.class_token = nn.Parameter(torch.empty(width))
+        self.positions = nn.Parameter(torch.empty(1 + grid[0] * grid[1], width))
         self.norm = nn.LayerNorm(width)
+        for added in (self.class_token, self.positions):
+            draw(added, std=width**-0.5)
 
     def train(self, mode: bool = True) -> GridEncoder:
         super().train(mode)

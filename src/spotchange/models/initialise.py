@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from torch import nn
 
-from spotchange.models.layers import PreNormBlock
+from spotchange.models.layers import PreNormBlock, draw
 
 
 def initialise(model: nn.Module) -> None:
     """Give every linear layer its weights; embeddings and positions gave themselves theirs."""
     for module in model.modules():
         if isinstance(module, nn.Linear):
-            nn.init.normal_(module.weight, std=0.02)
+            draw(module.weight, std=0.02)
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
     blocks = [module for module in model.modules() if isinstance(module, PreNormBlock)]
@@ -23,7 +23,7 @@ def _initialise_block(block: PreNormBlock, depth: int) -> None:
     """Smaller weights where a branch joins the residual stream, so that depth does not blow it up."""
     width = block.attention.output.in_features
     branch_end = width**-0.5 * (2 * depth) ** -0.5
-    nn.init.normal_(block.attention.query_key_value.weight, std=width**-0.5)
-    nn.init.normal_(block.attention.output.weight, std=branch_end)
-    nn.init.normal_(block.feed_forward.inner.weight, std=(2 * width) ** -0.5)
-    nn.init.normal_(block.feed_forward.outer.weight, std=branch_end)
+    draw(block.attention.query_key_value.weight, std=width**-0.5)
+    draw(block.attention.output.weight, std=branch_end)
+    draw(block.feed_forward.inner.weight, std=(2 * width) ** -0.5)
+    draw(block.feed_forward.outer.weight, std=branch_end)

@@ -19,6 +19,12 @@ class QuickGELU(nn.Module):
         return x * torch.sigmoid(1.702 * x)
 
 
+def draw(parameter: Tensor, *, std: float) -> None:
+    """Random normal weights, unless it is only a shape: on the meta device they would cost two seconds of imports."""
+    if not parameter.is_meta:
+        nn.init.normal_(parameter, std=std)
+
+
 ACTIVATIONS: dict[str, type[nn.Module]] = {"quick_gelu": QuickGELU, "gelu": nn.GELU}
 
 

@@ -7,7 +7,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from spotchange.models.layers import PreNormBlock
+from spotchange.models.layers import PreNormBlock, draw
 
 
 class PictureTokens(Protocol):
@@ -38,19 +38,21 @@ class PairEncoder(nn.Module):
         mlp_ratio: int = 4,
     ) -> None:
         super().__init__()
-        scale = width**-0.5
         self.grid = grid
         self.backbone = backbone
-        self.before_vector = nn.Parameter(scale * torch.randn(width))
-        self.after_vector = nn.Parameter(scale * torch.randn(width))
+        self.before_vector = nn.Parameter(torch.empty(width))
+        self.after_vector = nn.Parameter(torch.empty(width))
         tokens = 2 * (1 + grid[0] * grid[1])
-        self.joint_positions = nn.Parameter(scale * torch.randn(tokens, width)) if joint else None
+        self.joint_positions = nn.Parameter(torch.empty(tokens, width)) if joint else None
         self.joint_norm = nn.LayerNorm(width) if joint else None
         self.inter = nn.ModuleList(
             PreNormBlock(width=width, heads=heads, activation=activation, mlp_ratio=mlp_ratio) for _ in range(n_inter)
         )
         self.norm = nn.LayerNorm(width)
         self.projection = nn.Linear(width, output_width, bias=False)
+        for added in (self.before_vector, self.after_vector, self.joint_positions):
+            if added is not None:
+                draw(added, std=width**-0.5)
 
     def forward(self, before: Tensor, after: Tensor) -> dict[str, Tensor]:
         """Two batches of pictures (pairs, 3, height, width) to everything later parts may ask for.

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from spotchange.models.layers import PreNormBlock
+from spotchange.models.layers import PreNormBlock, draw
 from spotchange.models.patches import ClipPatches, ConvPatches
 
 
@@ -28,18 +28,19 @@ class PictureEncoder(nn.Module):
     ) -> None:
         super().__init__()
         self.grid = (image_size[0] // patch, image_size[1] // patch)
-        scale = width**-0.5
         self.patches: nn.Module = (
             ClipPatches(patch=patch, width=width)
             if stem == "clip"
             else ConvPatches(patch=patch, width=width, channels=stem_channels)
         )
-        self.class_token = nn.Parameter(scale * torch.randn(width))
-        self.positions = nn.Parameter(scale * torch.randn(1 + self.grid[0] * self.grid[1], width))
+        self.class_token = nn.Parameter(torch.empty(width))
+        self.positions = nn.Parameter(torch.empty(1 + self.grid[0] * self.grid[1], width))
         self.norm = nn.LayerNorm(width)
         self.blocks = nn.ModuleList(
             PreNormBlock(width=width, heads=heads, activation=activation, mlp_ratio=mlp_ratio) for _ in range(blocks)
         )
+        for added in (self.class_token, self.positions):
+            draw(added, std=width**-0.5)
 
     def forward(self, pictures: Tensor) -> Tensor:
         patches = self.patches(pictures)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from spotchange.models.layers import PreNormBlock
+from spotchange.models.layers import PreNormBlock, draw
 
 
 class WordEmbedding(nn.Module):
@@ -13,10 +13,10 @@ class WordEmbedding(nn.Module):
 
     def __init__(self, *, vocabulary: int, width: int, context: int) -> None:
         super().__init__()
-        self.words = nn.Embedding(vocabulary, width)
+        self.words = nn.Embedding.from_pretrained(torch.empty(vocabulary, width), freeze=False)
         self.positions = nn.Parameter(torch.empty(context, width))
-        nn.init.normal_(self.words.weight, std=0.02)
-        nn.init.normal_(self.positions, std=0.01)
+        draw(self.words.weight, std=0.02)
+        draw(self.positions, std=0.01)
 
     def forward(self, ids: Tensor) -> Tensor:
         return self.words(ids) + self.positions[: ids.shape[1]]  # (rows, words, width)
