@@ -1,0 +1,53 @@
+"""How the renderer's functions are compiled: one source, numba for the CPU and for CUDA.
+
+A `shared` function runs on both: numba compiles it for the CPU, and a CUDA kernel that calls it compiles the same
+Python source once more as a device function. Only the outermost loops (`render_cpu.py`, `render_cuda.py`) differ.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numba
+
+OPTIONS: dict[str, Any] = {"fastmath": True, "error_model": "numpy"}
+
+shared = numba.njit(**OPTIONS)
+
+
+def cached_loop(function: Callable[..., Any]) -> Any:
+    """Compile a parallel CPU loop and keep the machine code in the user's cache folder where that can be written.
+
+    Numba notices a change only in the file of the cached function itself, so the folder's name carries a digest of
+    all the renderer's sources: an edit in any of them compiles anew.
+    """
+    previous = numba.config.CACHE_DIR
+    numba.config.CACHE_DIR = str(_cache_folder())
+    try:
+        return numba.njit(parallel=True, cache=True, **OPTIONS)(function)
+    except (RuntimeError, OSError):  # nowhere to write: compile in memory
+        return numba.njit(parallel=True, **OPTIONS)(function)
+    finally:
+        numba.config.CACHE_DIR = previous
+
+
+def _cache_folder() -> Path:
+    sources = sorted(Path(__file__).parent.glob("*.py"))
+    digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:16]
+    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return base / "spotchange" / f"renderer-{digest}"
+
+
+@shared
+def lesser(a, b):
+    """The built-in min and max do not compile for CUDA in every version of numba."""
+    return a if a < b else b
+
+
+@shared
+def greater(a, b):
+    return a if a > b else b

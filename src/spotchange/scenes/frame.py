@@ -1,0 +1,237 @@
+"""The work items of the renderer: one scene, one table entry, one pixel. Loops over them are in render_cpu/cuda."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from . import look as looks
+from .arrays import AFTER, COLOR, MATERIAL, MAX_OBJECTS, SHAPE, SIZE
+from .camera import camera_frame, pixel_ray
+from .chance import pixel_key, point
+from .compile import greater, lesser, shared
+from .gather import LEVELS, SIDES, cell_centre, gather, light_cell, patch_of_object
+from .geometry import (
+    BOUND,
+    COS,
+    CUBE,
+    CUBE_ROUNDING,
+    CYLINDER_ROUNDING,
+    FAR,
+    HALF,
+    KIND,
+    METAL,
+    RED,
+    ROUND,
+    SIN,
+    SLOT,
+    SPHERE,
+    X,
+    Y,
+    first_hit,
+)
+from .lighting import prepare_lights
+from .shading import sample_color, to_srgb
+
+F = np.float32
+
+# Given to the shader as they are, so these fractions are linear albedos.
+PALETTE = (
+    np.array(
+        [
+            [87, 87, 87],
+            [173, 35, 35],
+            [42, 75, 215],
+            [29, 105, 20],
+            [129, 74, 25],
+            [129, 38, 192],
+            [41, 208, 208],
+            [255, 238, 51],
+        ],
+        dtype=np.float32,
+    )
+    / F(255.0)
+).astype(np.float32)
+LARGE, SMALL = F(0.7), F(0.35)
+AGREE = F(0.02)
+
+
+@shared
+def prepare_object(row, slot, attributes, placement, look):
+    """Fill one object's row from its attributes and its place."""
+    half = LARGE if attributes[SIZE] == 0 else SMALL
+    kind = attributes[SHAPE]
+    theta = placement[2]
+    row[X], row[Y], row[HALF] = placement[0], placement[1], half
+    row[COS], row[SIN] = math.cos(theta), math.sin(theta)
+    row[KIND], row[METAL], row[SLOT] = F(kind), F(attributes[MATERIAL]), F(slot)
+    color = attributes[COLOR]
+    grey = (PALETTE[color, 0] + PALETTE[color, 1] + PALETTE[color, 2]) * F(1.0 / 3.0)
+    for c in range(3):
+        value = grey + (PALETTE[color, c] - grey) * look[looks.SATURATION]
+        row[RED + c] = lesser(greater(value, F(0.0)), F(1.0))
+    if kind == SPHERE:
+        rounding, reach = F(0.0), half
+    elif kind == CUBE:
+        rounding = CUBE_ROUNDING * half
+        reach = (half - rounding) * F(math.sqrt(3.0)) + rounding
+    else:
+        rounding = CYLINDER_ROUNDING * half
+        reach = (half - rounding) * F(math.sqrt(2.0)) + rounding
+    row[ROUND], row[BOUND] = rounding, reach * reach
+
+
+class Tables(NamedTuple):
+    """Everything the renderer reads and writes about a batch, as arrays of one device."""
+
+    scene_id: Any  # int64 (S,)
+    counts: Any  # int32 (S, 2)
+    attributes: Any  # int8 (S, 2, MAX_OBJECTS, 4)
+    placement: Any  # float32 (S, 2, MAX_OBJECTS, 3)
+    camera: Any  # float32 (S, 3, 3)
+    offsets: Any  # float32 (S, 3, 3)
+    look: Any  # float32 (S, look.SIZE)
+    objects: Any  # float32 (S, 2, MAX_OBJECTS, OBJECT_COLUMNS)
+    used: Any  # int32 (S, 2): how many rows of objects are filled
+    lights: Any  # float32 (S, LIGHTS, LIGHT_COLUMNS)
+    direct: Any  # float32 (S, 2, cells, cells, 3)
+    bounced: Any  # float32 (S, 2, cells, cells, 3)
+    indirect: Any  # float32 (S, 2, MAX_OBJECTS, LEVELS, SIDES, 3)
+
+
+class Scene(NamedTuple):
+    """One version of one scene, as the shading functions see it."""
+
+    look: Any
+    objects: Any
+    count: Any
+    lights: Any
+    direct: Any
+    bounced: Any
+    indirect: Any
+
+
+@shared
+def scene_of(tables, s, version):
+    """The views of one version of scene s."""
+    return Scene(
+        tables.look[s],
+        tables.objects[s, version],
+        tables.used[s, version],
+        tables.lights[s],
+        tables.direct[s, version],
+        tables.bounced[s, version],
+        tables.indirect[s, version],
+    )
+
+
+@shared
+def prepare_scene(index, tables):
+    """Objects and lights of one version of a scene; empty slots are left out."""
+    s, version = index // 2, index % 2
+    n = 0
+    for slot in range(lesser(tables.counts[s, version], MAX_OBJECTS)):
+        attributes = tables.attributes[s, version, slot]
+        if attributes[SHAPE] >= 0:
+            prepare_object(
+                tables.objects[s, version, n], slot, attributes, tables.placement[s, version, slot], tables.look[s]
+            )
+            n += 1
+    tables.used[s, version] = n
+    if version == 0:
+        prepare_lights(tables.lights[s], tables.offsets[s], tables.look[s])
+
+
+@shared
+def fill_direct(index, tables, samples):
+    """One cell of the ground's direct light."""
+    cells = tables.direct.shape[2]
+    column, row = index % cells, index // cells % cells
+    s, version = index // (cells * cells * 2), index // (cells * cells) % 2
+    key = pixel_key(tables.scene_id[s], 16 + version, row * cells + column)
+    x, y = cell_centre(column, cells), cell_centre(row, cells)
+    store(tables.direct[s, version, row, column], light_cell(scene_of(tables, s, version), x, y, key, samples))
+
+
+@shared
+def fill_bounced(index, tables, rays):
+    """One cell of the ground's indirect light."""
+    cells = tables.bounced.shape[2]
+    column, row = index % cells, index // cells % cells
+    s, version = index // (cells * cells * 2), index // (cells * cells) % 2
+    key = pixel_key(tables.scene_id[s], 18 + version, row * cells + column)
+    x, y = cell_centre(column, cells), cell_centre(row, cells)
+    light = gather(scene_of(tables, s, version), -1, x, y, F(0.0), F(0.0), F(0.0), F(1.0), key, rays)
+    store(tables.bounced[s, version, row, column], light)
+
+
+@shared
+def fill_indirect(index, tables, rays):
+    """One entry of an object's indirect light."""
+    side, level = index % SIDES, index // SIDES % LEVELS
+    k = index // (SIDES * LEVELS) % MAX_OBJECTS
+    s, version = index // (SIDES * LEVELS * MAX_OBJECTS * 2), index // (SIDES * LEVELS * MAX_OBJECTS) % 2
+    if k < tables.used[s, version]:
+        scene = scene_of(tables, s, version)
+        x, y, z, nx, ny, nz = patch_of_object(scene.objects, k, level, side)
+        key = pixel_key(tables.scene_id[s], 20 + version, index % (SIDES * LEVELS * MAX_OBJECTS))
+        store(tables.indirect[s, version, k, level, side], gather(scene, k, x, y, z, nx, ny, nz, key, rays))
+
+
+@shared
+def store(cell, color):
+    """Write a colour into a table."""
+    cell[0], cell[1], cell[2] = color
+
+
+@shared
+def spread(u):
+    """Offset from the pixel's centre: a tent as wide as Blender's Blackman-Harris filter of 1.5 pixels."""
+    if u < F(0.5):
+        return math.sqrt(F(2.0) * u) * F(0.5)
+    return F(1.0) - math.sqrt(F(2.0) - F(2.0) * u) * F(0.5)
+
+
+@shared
+def view_of(tables, s, picture):
+    """Camera position and frame of a picture."""
+    x, y, z = tables.camera[s, picture, 0], tables.camera[s, picture, 1], tables.camera[s, picture, 2]
+    return (x, y, z), camera_frame(x, y, z)
+
+
+@shared
+def object_at(tables, s, picture, row, column, width, height):
+    """Slot + 1 of the object at a pixel's centre, 0 where there is none."""
+    (x, y, z), frame = view_of(tables, s, picture)
+    version = 1 if picture == AFTER else 0
+    objects = tables.objects[s, version]
+    dx, dy, dz = pixel_ray(frame, F(column) + F(0.5), F(row) + F(0.5), width, height)
+    k, _ = first_hit(objects, tables.used[s, version], -1, x, y, z, dx, dy, dz, FAR)
+    return int(objects[k, SLOT]) + 1 if k >= 0 else 0
+
+
+@shared
+def draw_pixel(tables, s, picture, row, column, width, height, samples, bounces):
+    """Levels of one pixel."""
+    (x, y, z), frame = view_of(tables, s, picture)
+    scene = scene_of(tables, s, 1 if picture == AFTER else 0)
+    key = pixel_key(tables.scene_id[s], picture, row * width + column)
+    r, g, b = F(0.0), F(0.0), F(0.0)
+    low, high = F(1e9), F(0.0)
+    taken = 0
+    for sample in range(samples):
+        dice = (key, sample, samples)
+        u, v = point(dice, 0)
+        dx, dy, dz = pixel_ray(frame, F(column) + spread(u), F(row) + spread(v), width, height)
+        sr, sg, sb = sample_color(scene, x, y, z, dx, dy, dz, dice, bounces)
+        r, g, b = r + sr, g + sg, b + sb
+        light = sr + sg + sb
+        low, high = lesser(low, light), greater(high, light)
+        taken += 1
+        # Four samples that agree are enough: open ground and smooth matte faces are most of a picture.
+        if sample == 3 and high - low < AGREE * high:
+            break
+    scale = scene.look[looks.EXPOSURE] / F(taken)
+    return to_srgb(r * scale), to_srgb(g * scale), to_srgb(b * scale)

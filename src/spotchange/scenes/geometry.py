@@ -1,0 +1,198 @@
+"""Where rays meet spheres, rounded cubes, rounded cylinders, the ground and its backdrop.
+
+An object is one row of a float32 array, see the column names below. All objects are convex, so a ray that leaves an
+object never meets it again: callers name that object in `skip` instead of nudging the origin.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from .compile import greater, lesser, shared
+
+F = np.float32
+
+# Columns of an object's row.
+X, Y, HALF, COS, SIN, KIND, METAL, RED, GREEN, BLUE, BOUND, ROUND, SLOT = range(13)
+OBJECT_COLUMNS = 13
+CUBE, SPHERE, CYLINDER = 0, 1, 2
+
+FAR = F(1e8)
+CUBE_ROUNDING = F(0.21)  # of the half edge
+CYLINDER_ROUNDING = F(0.07)
+TRACE_STEPS = 10
+
+# The ground is flat up to BACKDROP_START along the camera's usual view, then bends up on a circle into a wall.
+BACKDROP_X, BACKDROP_Y = F(-0.7543), F(0.6565)
+BACKDROP_START = F(9.0)
+BACKDROP_RADIUS = F(8.0)
+
+
+@shared
+def box_distance(x, y, z, inner, rounding):
+    """Signed distance to a cube of half edge inner + rounding whose edges are rounded."""
+    qx, qy, qz = abs(x) - inner, abs(y) - inner, abs(z) - inner
+    ax, ay, az = greater(qx, F(0.0)), greater(qy, F(0.0)), greater(qz, F(0.0))
+    return math.sqrt(ax * ax + ay * ay + az * az) + lesser(greater(qx, greater(qy, qz)), F(0.0)) - rounding
+
+
+@shared
+def cylinder_distance(x, y, z, inner, rounding):
+    """Signed distance to a cylinder as high as wide whose rims are rounded."""
+    qr, qz = math.sqrt(x * x + y * y) - inner, abs(z) - inner
+    ar, az = greater(qr, F(0.0)), greater(qz, F(0.0))
+    return math.sqrt(ar * ar + az * az) + lesser(greater(qr, qz), F(0.0)) - rounding
+
+
+@shared
+def hit_box(ox, oy, oz, dx, dy, dz, half, rounding):
+    """Distance along a ray in the cube's own frame, FAR where it misses."""
+    ix, iy, iz = F(1.0) / dx, F(1.0) / dy, F(1.0) / dz
+    near = greater(greater(-ox * ix - half * abs(ix), -oy * iy - half * abs(iy)), -oz * iz - half * abs(iz))
+    far = lesser(lesser(-ox * ix + half * abs(ix), -oy * iy + half * abs(iy)), -oz * iz + half * abs(iz))
+    if near > far or far < F(0.0):
+        return FAR
+    inner = half - rounding
+    t = greater(near, F(0.0))
+    for _ in range(TRACE_STEPS):  # the first step ends the search on the flat part of a face
+        step = box_distance(ox + t * dx, oy + t * dy, oz + t * dz, inner, rounding)
+        if step < F(0.002) * half:
+            return t
+        t += step
+        if t > far:
+            return FAR
+    return t
+
+
+@shared
+def hit_cylinder(ox, oy, oz, dx, dy, dz, half, rounding):
+    """Distance along a ray in the cylinder's own frame, FAR where it misses."""
+    iz = F(1.0) / dz
+    a = dx * dx + dy * dy + F(1e-12)
+    b = ox * dx + oy * dy
+    c = ox * ox + oy * oy - half * half
+    root = b * b - a * c
+    if root < F(0.0):
+        return FAR
+    root = math.sqrt(root)
+    near = greater((-b - root) / a, -oz * iz - half * abs(iz))
+    far = lesser((-b + root) / a, -oz * iz + half * abs(iz))
+    if near > far or far < F(0.0):
+        return FAR
+    inner = half - rounding
+    t = greater(near, F(0.0))
+    for _ in range(TRACE_STEPS):
+        step = cylinder_distance(ox + t * dx, oy + t * dy, oz + t * dz, inner, rounding)
+        if step < F(0.002) * half:
+            return t
+        t += step
+        if t > far:
+            return FAR
+    return t
+
+
+@shared
+def hit_object(objects, k, ox, oy, oz, dx, dy, dz, limit):
+    """Distance to object k along a ray, FAR where it is missed or farther away than limit."""
+    half = objects[k, HALF]
+    px, py, pz = ox - objects[k, X], oy - objects[k, Y], oz - half
+    b = px * dx + py * dy + pz * dz
+    c = px * px + py * py + pz * pz - objects[k, BOUND]
+    root = b * b - c
+    if root < F(0.0) or (b > F(0.0) and c > F(0.0)):
+        return FAR
+    root = math.sqrt(root)
+    if -b - root > limit:
+        return FAR
+    kind = objects[k, KIND]
+    if kind == F(SPHERE):
+        return -b - root if c > F(0.0) else FAR
+    cos, sin = objects[k, COS], objects[k, SIN]
+    lx, ly = cos * px + sin * py, cos * py - sin * px
+    mx, my = cos * dx + sin * dy, cos * dy - sin * dx
+    if kind == F(CUBE):
+        return hit_box(lx, ly, pz, mx, my, dz, half, objects[k, ROUND])
+    return hit_cylinder(lx, ly, pz, mx, my, dz, half, objects[k, ROUND])
+
+
+@shared
+def first_hit(objects, count, skip, ox, oy, oz, dx, dy, dz, limit):
+    """Nearest object along a ray and its distance; -1 where none lies before limit."""
+    best, nearest = -1, limit
+    for k in range(count):
+        if k != skip:
+            t = hit_object(objects, k, ox, oy, oz, dx, dy, dz, nearest)
+            if t < nearest:
+                best, nearest = k, t
+    return best, nearest
+
+
+@shared
+def blocked(objects, count, skip, ox, oy, oz, dx, dy, dz, limit):
+    """Whether any object stands between the origin and limit along a ray."""
+    for k in range(count):  # noqa: SIM110 - numba compiles no generator into any()
+        if k != skip and hit_object(objects, k, ox, oy, oz, dx, dy, dz, limit) < limit:
+            return True
+    return False
+
+
+@shared
+def object_normal(objects, k, x, y, z):
+    """Outward unit normal of object k at a point of its surface."""
+    half = objects[k, HALF]
+    px, py, pz = x - objects[k, X], y - objects[k, Y], z - half
+    kind = objects[k, KIND]
+    if kind == F(SPHERE):
+        scale = F(1.0) / half
+        return px * scale, py * scale, pz * scale
+    inner = half - objects[k, ROUND]
+    nz = math.copysign(greater(abs(pz) - inner, F(0.0)), pz)
+    if kind == F(CYLINDER):
+        radius = math.sqrt(px * px + py * py) + F(1e-9)
+        out = greater(radius - inner, F(0.0)) / radius
+        nx, ny = px * out, py * out
+    else:
+        cos, sin = objects[k, COS], objects[k, SIN]
+        lx, ly = cos * px + sin * py, cos * py - sin * px
+        lx = math.copysign(greater(abs(lx) - inner, F(0.0)), lx)
+        ly = math.copysign(greater(abs(ly) - inner, F(0.0)), ly)
+        nx, ny = cos * lx - sin * ly, sin * lx + cos * ly
+    scale = F(1.0) / math.sqrt(nx * nx + ny * ny + nz * nz + F(1e-20))
+    return nx * scale, ny * scale, nz * scale
+
+
+@shared
+def hit_ground(ox, oy, oz, dx, dy, dz):
+    """Distance to the ground or its backdrop, FAR for a ray into the open."""
+    t = FAR
+    if dz < F(0.0):
+        t = -oz / dz
+        if (ox + t * dx) * BACKDROP_X + (oy + t * dy) * BACKDROP_Y <= BACKDROP_START:
+            return t
+    along = dx * BACKDROP_X + dy * BACKDROP_Y
+    if along <= F(1e-4):
+        return t
+    depth = ox * BACKDROP_X + oy * BACKDROP_Y - BACKDROP_START
+    height = oz - BACKDROP_RADIUS
+    a = along * along + dz * dz
+    b = depth * along + height * dz
+    root = b * b - a * (depth * depth + height * height - BACKDROP_RADIUS * BACKDROP_RADIUS)
+    if root > F(0.0):
+        bend = (-b + math.sqrt(root)) / a
+        if oz + bend * dz <= BACKDROP_RADIUS and bend > F(0.0):
+            return bend
+    wall = (BACKDROP_RADIUS - depth) / along
+    return wall if oz + wall * dz < F(23.0) else FAR
+
+
+@shared
+def ground_normal(x, y, z):
+    """Unit normal of the ground or backdrop, facing the scene."""
+    depth = x * BACKDROP_X + y * BACKDROP_Y - BACKDROP_START
+    if depth <= F(0.0):
+        return F(0.0), F(0.0), F(1.0)
+    rise = greater(BACKDROP_RADIUS - z, F(0.0))
+    scale = F(1.0) / math.sqrt(depth * depth + rise * rise)
+    return -depth * scale * BACKDROP_X, -depth * scale * BACKDROP_Y, rise * scale

@@ -1,0 +1,159 @@
+"""The colour of one sample of a pixel: follow a ray from the camera, by way of mirrors, to something matte."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from . import look as looks
+from .chance import point
+from .compile import greater, lesser, shared
+from .gather import ground_radiance, indirect_on_object, look_up
+from .geometry import BLUE, FAR, GREEN, METAL, RED, first_hit, ground_normal, hit_ground, object_normal
+from .lighting import INTENSITY, LIGHTS, lamps_in_mirror, light_from, sees_light, shadowed_light
+from .materials import FILM_ALPHA, FILM_COLOR, beckmann, fresnel, ggx, half_way, mirror_ray, velvet
+
+F = np.float32
+
+LAST_MIRROR = F(0.10)  # radiance that stands for what a ray would still meet when its bounces are used up
+SHEEN_INDEX, FILM_INDEX = F(1.4), F(1.2)
+
+
+@shared
+def shade_ground(scene, x, y, z, dice):
+    """Ground or backdrop seen directly: sharp shadows, indirect light from the table."""
+    look = scene.look
+    nx, ny, nz = ground_normal(x, y, z)
+    r, g, b = shadowed_light(scene, -1, x, y, z, nx, ny, nz, dice)
+    p, q, s = look_up(scene.bounced, x, y)
+    return (
+        look[looks.GROUND_RED] * (r + p),
+        look[looks.GROUND_GREEN] * (g + q),
+        look[looks.GROUND_BLUE] * (b + s),
+    )
+
+
+@shared
+def shade_rubber(scene, k, x, y, z, dx, dy, dz, dice):
+    """Rubber: diffuse under sheen under a thin rough film."""
+    lights, look, objects = scene.lights, scene.look, scene.objects
+    nx, ny, nz = object_normal(objects, k, x, y, z)
+    cos_out = greater(-(nx * dx + ny * dy + nz * dz), F(0.02))
+    sheen = fresnel(cos_out, SHEEN_INDEX) * look[looks.RUBBER_SHEEN]
+    film = lesser(fresnel(cos_out, FILM_INDEX) * look[looks.RUBBER_GLOSS], F(1.0))
+    base = F(1.0) - film
+    r, g, b, wr, wg, wb = F(0.0), F(0.0), F(0.0), F(0.0), F(0.0), F(0.0)
+    for lamp in range(LIGHTS):
+        lx, ly, lz, strength = light_from(lights, lamp, x, y, z)
+        cos_in = nx * lx + ny * ly + nz * lz
+        if cos_in > F(0.0) and strength > F(0.0):
+            u, v = point(dice, 1 + lamp)
+            strength *= sees_light(scene, lamp, k, x, y, z, u, v)
+            cos_half, half_out = half_way(lx, ly, lz, -dx, -dy, -dz, nx, ny, nz)
+            matte = strength * ((F(1.0) - sheen) * cos_in + sheen * velvet(cos_in, cos_out, cos_half, half_out))
+            gloss = strength * beckmann(cos_in, cos_out, cos_half, FILM_ALPHA)
+            r, wr = r + matte * lights[lamp, INTENSITY], wr + gloss * lights[lamp, INTENSITY]
+            g, wg = g + matte * lights[lamp, INTENSITY + 1], wg + gloss * lights[lamp, INTENSITY + 1]
+            b, wb = b + matte * lights[lamp, INTENSITY + 2], wb + gloss * lights[lamp, INTENSITY + 2]
+    p, q, s = indirect_on_object(objects, k, scene.indirect, x, y, z, nx, ny, nz)
+    # The film mirrors the ground where its mirror direction points down; the world above is black.
+    twice = F(2.0) * (nx * dx + ny * dy + nz * dz)
+    down = dz - twice * nz
+    if down < F(-0.02):
+        t = lesser(-z / down, F(20.0))
+        er, eg, eb = ground_radiance(scene, x + t * (dx - twice * nx), y + t * (dy - twice * ny), F(0.0))
+        fade = lesser(-down * F(4.0), F(1.0))
+        wr, wg, wb = wr + er * fade, wg + eg * fade, wb + eb * fade
+    film *= FILM_COLOR
+    return (
+        objects[k, RED] * base * (r + p) + film * wr,
+        objects[k, GREEN] * base * (g + q) + film * wg,
+        objects[k, BLUE] * base * (b + s) + film * wb,
+    )
+
+
+@shared
+def lamp_gloss(scene, k, x, y, z, nx, ny, nz, dx, dy, dz, alpha, dice):
+    """Light of the lamps off metal's broad lobe."""
+    lights = scene.lights
+    cos_out = greater(-(nx * dx + ny * dy + nz * dz), F(0.02))
+    r, g, b = F(0.0), F(0.0), F(0.0)
+    for lamp in range(LIGHTS):
+        lx, ly, lz, strength = light_from(lights, lamp, x, y, z)
+        cos_in = nx * lx + ny * ly + nz * lz
+        if cos_in > F(0.0) and strength > F(0.0):
+            cos_half, _ = half_way(lx, ly, lz, -dx, -dy, -dz, nx, ny, nz)
+            gloss = ggx(cos_in, cos_out, cos_half, alpha) * strength
+            if gloss > F(1e-3):  # too little to be worth a shadow ray
+                u, v = point(dice, 1 + lamp)
+                gloss *= sees_light(scene, lamp, k, x, y, z, u, v)
+            r += gloss * lights[lamp, INTENSITY]
+            g += gloss * lights[lamp, INTENSITY + 1]
+            b += gloss * lights[lamp, INTENSITY + 2]
+    return r, g, b
+
+
+@shared
+def metal_color(objects, look, k):
+    """Colour of a metal's reflections."""
+    tint = look[looks.METAL_TINT]
+    plain = F(1.0) - tint
+    return objects[k, RED] * tint + plain, objects[k, GREEN] * tint + plain, objects[k, BLUE] * tint + plain
+
+
+@shared
+def sample_color(scene, ox, oy, oz, dx, dy, dz, dice, bounces):
+    """Linear colour along one ray from the camera."""
+    lights, look, objects = scene.lights, scene.look, scene.objects
+    r, g, b = F(0.0), F(0.0), F(0.0)
+    tr, tg, tb = F(1.0), F(1.0), F(1.0)
+    skip, seen_sharp = -1, False
+    for bounce in range(bounces + 1):
+        k, t = first_hit(objects, scene.count, skip, ox, oy, oz, dx, dy, dz, hit_ground(ox, oy, oz, dx, dy, dz))
+        if bounce > 0 and seen_sharp:
+            lr, lg, lb = lamps_in_mirror(lights, ox, oy, oz, dx, dy, dz, t)
+            r, g, b = r + tr * lr, g + tg * lg, b + tb * lb
+        x, y, z = ox + t * dx, oy + t * dy, oz + t * dz
+        if k < 0:
+            if t >= FAR:
+                cr, cg, cb = look[looks.SKY_RED], look[looks.SKY_GREEN], look[looks.SKY_BLUE]
+            elif bounce == 0:
+                cr, cg, cb = shade_ground(scene, x, y, z, dice)
+            else:
+                cr, cg, cb = ground_radiance(scene, x, y, z)
+            return r + tr * cr, g + tg * cg, b + tb * cb
+        matte = F(1.0) - objects[k, METAL] * (F(1.0) - look[looks.METAL_DIFFUSE])
+        if matte > F(0.0):
+            cr, cg, cb = shade_rubber(scene, k, x, y, z, dx, dy, dz, dice)
+            r, g, b = r + tr * matte * cr, g + tg * matte * cg, b + tb * matte * cb
+            if matte >= F(1.0):
+                return r, g, b
+        nx, ny, nz = object_normal(objects, k, x, y, z)
+        cr, cg, cb = metal_color(objects, look, k)
+        tr, tg, tb = tr * cr * (F(1.0) - matte), tg * cg * (F(1.0) - matte), tb * cb * (F(1.0) - matte)
+        share = look[looks.SHARP_SHARE]
+        broad = look[looks.BROAD_ROUGHNESS] * look[looks.BROAD_ROUGHNESS]
+        gr, gg, gb = lamp_gloss(scene, k, x, y, z, nx, ny, nz, dx, dy, dz, broad, dice)
+        rest = F(1.0) - share
+        r, g, b = r + tr * gr * rest, g + tg * gg * rest, b + tb * gb * rest
+        if bounce == bounces:
+            return r + tr * LAST_MIRROR, g + tg * LAST_MIRROR, b + tb * LAST_MIRROR
+        lobe, _ = point(dice, 20 + 2 * bounce)
+        u, v = point(dice, 21 + 2 * bounce)
+        seen_sharp = lobe < share
+        alpha = look[looks.SHARP_ROUGHNESS] * look[looks.SHARP_ROUGHNESS] if seen_sharp else broad
+        dx, dy, dz, weight = mirror_ray(dx, dy, dz, nx, ny, nz, alpha, u, v)
+        if weight <= F(0.0):
+            return r, g, b
+        tr, tg, tb = tr * weight, tg * weight, tb * weight
+        ox, oy, oz, skip = x, y, z, k
+    return r, g, b
+
+
+@shared
+def to_srgb(value):
+    """Linear light to an sRGB level from 0 to 255."""
+    v = lesser(greater(value, F(0.0)), F(1.0))
+    v = F(12.92) * v if v <= F(0.0031308) else F(1.055) * math.exp(math.log(v) * F(1.0 / 2.4)) - F(0.055)
+    return v * F(255.0) + F(0.5)
