@@ -66,7 +66,7 @@ def render(
     effort = _quality(quality)
     target = _Target(device or device_of(batch))
     tables = target.tables(batch, effort)
-    codes = target.codes(pictures)
+    codes = _codes(pictures)
     images = target.empty((len(batch), len(pictures), 3, height, width), "uint8")
     ids = target.empty((len(batch), len(pictures), height, width), "uint8")
     if images.shape[0]:
@@ -86,7 +86,7 @@ def render_ids(
     ids = target.empty((len(batch), len(pictures), height, width), "uint8")
     if ids.shape[0]:
         target.loops.prepare(tables)
-        target.loops.identify(tables, target.codes(pictures), ids)
+        target.loops.identify(tables, _codes(pictures), ids)
     return ids
 
 
@@ -99,13 +99,20 @@ def visible_pixels(
     pixels = target.zeros((len(batch), len(pictures), MAX_OBJECTS), "int32")
     if pixels.shape[0]:
         target.loops.prepare(tables)
-        target.loops.count(tables, target.codes(pictures), width, height, pixels)
+        target.loops.count(tables, _codes(pictures), width, height, pixels)
     return pixels
 
 
 def device_of(batch: SceneBatch) -> str:
     """Where a batch lies."""
     return str(getattr(batch.count, "device", "cpu"))
+
+
+def _codes(pictures: Sequence[int]) -> int:
+    """Two bits for each picture; see `frame.picture_at`."""
+    if not set(pictures) <= set(PICTURES) or not pictures:
+        raise ConfigError(f"pictures must be among {PICTURES}, not {tuple(pictures)}")
+    return sum(int(picture) << (2 * place) for place, picture in enumerate(pictures))
 
 
 def _quality(name: str) -> Quality:
@@ -153,9 +160,6 @@ class _Target:
 
         return torch.as_tensor(array, device=self.device).to(getattr(torch, kind)).contiguous()
 
-    def codes(self, pictures: Sequence[int]) -> Any:
-        return self.take(np.asarray(pictures, dtype=np.int64), "int64")
-
     def tables(self, batch: SceneBatch, effort: Quality | None) -> Any:
         from .frame import Tables
         from .gather import LEVELS, SIDES
@@ -165,7 +169,7 @@ class _Target:
         scenes = len(batch)
         direct = effort.direct_cells if effort else 1
         bounced = effort.bounced_cells if effort else 1
-        return Tables(
+        tables = Tables(
             scene_id=self.take(batch.scene_id, "int64"),
             counts=self.take(batch.count, "int32"),
             attributes=self.take(batch.attributes, "int8"),
@@ -180,3 +184,4 @@ class _Target:
             bounced=self.empty((scenes, 2, bounced, bounced, 3), "float32"),
             indirect=self.empty((scenes, 2, MAX_OBJECTS, LEVELS, SIDES, 3), "float32"),
         )
+        return self.loops.as_arrays(tables)

@@ -7,7 +7,7 @@ from typing import Any
 import numba
 
 from .compile import cached_loop
-from .frame import draw_pixel, fill_bounced, fill_direct, fill_indirect, object_at, prepare_scene
+from .frame import draw_pixel, fill_bounced, fill_direct, fill_indirect, object_at, picture_at, prepare_scene
 
 
 @cached_loop
@@ -32,7 +32,7 @@ def _draw(tables, pictures, samples, bounces, images):
     for line in numba.prange(images.shape[0] * count * height):
         s, p, row = line // (count * height), line // height % count, line % height
         for column in range(width):
-            r, g, b = draw_pixel(tables, s, pictures[p], row, column, width, height, samples, bounces)
+            r, g, b = draw_pixel(tables, s, picture_at(pictures, p), row, column, width, height, samples, bounces)
             images[s, p, 0, row, column] = int(r)
             images[s, p, 1, row, column] = int(g)
             images[s, p, 2, row, column] = int(b)
@@ -44,7 +44,7 @@ def _identify(tables, pictures, ids):
     for line in numba.prange(ids.shape[0] * count * height):
         s, p, row = line // (count * height), line // height % count, line % height
         for column in range(width):
-            ids[s, p, row, column] = object_at(tables, s, pictures[p], row, column, width, height)
+            ids[s, p, row, column] = object_at(tables, s, picture_at(pictures, p), row, column, width, height)
 
 
 @cached_loop
@@ -54,9 +54,14 @@ def _count(tables, pictures, width, height, pixels):
         s, p = image // count, image % count
         for row in range(height):
             for column in range(width):
-                thing = object_at(tables, s, pictures[p], row, column, width, height)
+                thing = object_at(tables, s, picture_at(pictures, p), row, column, width, height)
                 if thing > 0:
                     pixels[s, p, thing - 1] += 1
+
+
+def as_arrays(tables: Any) -> Any:
+    """Numpy arrays are what numba takes."""
+    return tables
 
 
 def prepare(tables: Any) -> None:
@@ -69,16 +74,16 @@ def light(tables: Any, samples: int, rays: int) -> None:
     _light(tables, tables.direct.size // 3, samples, tables.bounced.size // 3, tables.indirect.size // 3, rays)
 
 
-def draw(tables: Any, pictures: Any, samples: int, bounces: int, images: Any) -> None:
+def draw(tables: Any, pictures: int, samples: int, bounces: int, images: Any) -> None:
     """Fill uint8 images (S, pictures, 3, H, W)."""
     _draw(tables, pictures, samples, bounces, images)
 
 
-def identify(tables: Any, pictures: Any, ids: Any) -> None:
+def identify(tables: Any, pictures: int, ids: Any) -> None:
     """Fill uint8 ids (S, pictures, H, W)."""
     _identify(tables, pictures, ids)
 
 
-def count(tables: Any, pictures: Any, width: int, height: int, pixels: Any) -> None:
+def count(tables: Any, pictures: int, width: int, height: int, pixels: Any) -> None:
     """Add the pixels every object shows to int32 pixels (S, pictures, MAX_OBJECTS)."""
     _count(tables, pictures, width, height, pixels)
