@@ -33,6 +33,7 @@ from spotchange.scenes.phrases import (
     VERB_COUNT,
     VERB_WORDS,
 )
+from spotchange.scenes.random import below, stream_key
 from spotchange.scenes.references import (
     FULL_MASK,
     find_related_masks,
@@ -44,35 +45,19 @@ from spotchange.scenes.vocabulary import BOS_ID, EOS_ID, PAD_ID, decode
 
 MOST_TRIES = 64  # to find a sentence not yet said about this pair; thousands exist, so the first or second will do
 
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-_STEPS = np.uint64(64)  # no sentence takes this many draws
+CHANGE_STREAM, NO_CHANGE_STREAM = 1 << 36, 1 << 37  # of a scene's random numbers, apart from those of the world
 _COPRIME_TO_NINE = np.array([1, 2, 4, 5, 7, 8], np.int32)
-
-
-@shared
-def _scramble(value):
-    """The finaliser of splitmix64: a counter in, a random number out."""
-    value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return value ^ (value >> np.uint64(31))
-
-
-@shared
-def _pick(key, step, choices):
-    """A number from 0 to choices - 1; every decision of a sentence has its own step."""
-    bits = np.int64(_scramble(key + np.uint64(step) * _GOLDEN) >> np.uint64(40))
-    return np.int32((bits * choices) >> 24)
 
 
 @shared
 def _pick_mask(mask_set, key, step):
     """One mask of a set: half the time the full description, else any."""
-    if _pick(key, step, 2) == 0 and (mask_set >> FULL_MASK) & 1:
+    if below(key, step, 2) == 0 and (mask_set >> FULL_MASK) & 1:
         return FULL_MASK
     members = 0
     for mask in range(16):
         members += (mask_set >> mask) & 1
-    skip = _pick(key, step + 1, members)
+    skip = below(key, step + 1, members)
     for mask in range(16):
         if (mask_set >> mask) & 1:
             if skip == 0:
@@ -111,7 +96,7 @@ def _put_object(row, at, code, mask, key, step):
             attribute = COLOR
         elif position == 2:
             attribute = MATERIAL
-        choice = _pick(key, step + position, 6)  # 6 divides evenly by every number of synonyms
+        choice = below(key, step + position, 6)  # 6 divides evenly by every number of synonyms
         if (mask >> attribute) & 1:
             at = _put_attribute(row, at, attribute, (code >> (4 * attribute)) & 15, choice)
         elif attribute == SHAPE:
@@ -122,17 +107,17 @@ def _put_object(row, at, code, mask, key, step):
 @shared
 def _put_relation(row, at, relation, key, step):
     """[that is] <relation>; uses two steps."""
-    if _pick(key, step, 2) == 0:
+    if below(key, step, 2) == 0:
         row[at] = THAT_ID
         row[at + 1] = IS_ID
         at += 2
-    return _put(row, at, RELATION_WORDS[relation, _pick(key, step + 1, RELATION_COUNT[relation])])
+    return _put(row, at, RELATION_WORDS[relation, below(key, step + 1, RELATION_COUNT[relation])])
 
 
 @shared
 def _put_reference(row, at, target, codes, right, away, unique, related, usable, key):
     """The target, by attributes alone or by a relation to another object; uses steps 0 to 19."""
-    if unique[target] != 0 and (usable == 0 or _pick(key, 0, 2) == 0):
+    if unique[target] != 0 and (usable == 0 or below(key, 0, 2) == 0):
         return _put_object(row, at, codes[target], _pick_mask(unique[target], key, 1), key, 3)
     mask = FULL_MASK
     anchor_mask = FULL_MASK
@@ -141,7 +126,7 @@ def _put_reference(row, at, target, codes, right, away, unique, related, usable,
         anchor, relation = nearest_anchor(target, codes, right, away)
     else:
         entry = 0
-        skip = _pick(key, 7, usable)
+        skip = below(key, 7, usable)
         while related[entry] == 0 or skip > 0:
             if related[entry] != 0:
                 skip -= 1
@@ -158,13 +143,13 @@ def _put_reference(row, at, target, codes, right, away, unique, related, usable,
 @shared
 def _put_change(row, at, change, value, key):
     """The verb phrase, with the new value where it has one; uses steps 20 and 21."""
-    words = VERB_WORDS[change, _pick(key, 20, VERB_COUNT[change])]
+    words = VERB_WORDS[change, below(key, 20, VERB_COUNT[change])]
     for i in range(words.shape[0]):
         if words[i] == PAD_ID:
             break
         if words[i] == VALUE:
             attribute = COLOR if change == RECOLOR else MATERIAL
-            at = _put_attribute(row, at, attribute, value, _pick(key, 21, 6))
+            at = _put_attribute(row, at, attribute, value, below(key, 21, 6))
         else:
             row[at] = words[i]
             at += 1
@@ -193,16 +178,10 @@ def _said_before(rows, k):
 
 
 @shared
-def pair_key(seed, scene_id, pair):
-    """What all draws of a pair start from."""
-    return _scramble(_scramble(seed + _GOLDEN) ^ _scramble(np.uint64(scene_id) * np.uint64(2) + np.uint64(pair)))
-
-
-@shared
 def write_no_change(key, rows):
     """All nine sentences in an order of the pair's own, then again."""
-    start = _pick(key, 0, 9)
-    stride = _COPRIME_TO_NINE[_pick(key, 1, 6)]
+    start = below(key, 0, 9)
+    stride = _COPRIME_TO_NINE[below(key, 1, 6)]
     for k in range(rows.shape[0]):
         at = _put(rows[k], 1, NO_CHANGE_WORDS[0, (start + k * stride) % NO_CHANGE_COUNT[0]])
         _finish(rows[k], at)
@@ -232,7 +211,7 @@ def write_change(attributes, placement, camera, change, target, key, rows, codes
         value = np.int32(attributes[AFTER, target[AFTER], COLOR if change == RECOLOR else MATERIAL])
     for k in range(rows.shape[0]):
         for attempt in range(MOST_TRIES):
-            draw = key + np.uint64(1 + k * MOST_TRIES + attempt) * _STEPS * _GOLDEN
+            draw = stream_key(key, k, attempt)
             at = _put_reference(rows[k], 1, slot, codes, right, away, unique, related, usable, draw)
             _finish(rows[k], _put_change(rows[k], at, change, value, draw))
             if not _said_before(rows, k):
@@ -247,12 +226,12 @@ def _write_on_cpu(scene_id, attributes, placement, camera, change, target, seed,
         away = np.empty(MAX_OBJECTS, np.float32)
         unique = np.empty(MAX_OBJECTS, np.int32)
         related = np.empty(4 * MAX_OBJECTS, np.int32)
-        key = pair_key(seed, scene_id[s], 0)
+        key = stream_key(seed, scene_id[s], CHANGE_STREAM)
         write_change(
             attributes[s], placement[s], camera[s], change[s], target[s], key, ids[s, 0],
             codes, right, away, unique, related,
         )  # fmt: skip
-        write_no_change(pair_key(seed, scene_id[s], 1), ids[s, 1])
+        write_no_change(stream_key(seed, scene_id[s], NO_CHANGE_STREAM), ids[s, 1])
 
 
 @cached_loop

@@ -11,7 +11,8 @@ from numba import cuda, float32, int32
 
 from spotchange.scenes.arrays import MAX_OBJECTS, SceneBatch
 from spotchange.scenes.phrases import MAX_WORDS
-from spotchange.scenes.writer import pair_key, survey, write_change, write_no_change
+from spotchange.scenes.random import stream_key
+from spotchange.scenes.writer import CHANGE_STREAM, NO_CHANGE_STREAM, survey, write_change, write_no_change
 
 THREADS = 128
 RELATED = 4 * MAX_OBJECTS
@@ -24,14 +25,14 @@ def write_kernel(scene_id, attributes, placement, camera, change, target, seed, 
         return
     s = thread % scenes
     if thread >= scenes:  # distractors stand together: neighbouring threads do the same work
-        write_no_change(pair_key(seed, scene_id[s], 1), ids[s, 1])
+        write_no_change(stream_key(seed, scene_id[s], NO_CHANGE_STREAM), ids[s, 1])
         return
     codes = cuda.local.array(MAX_OBJECTS, int32)
     right = cuda.local.array(MAX_OBJECTS, float32)
     away = cuda.local.array(MAX_OBJECTS, float32)
     unique = cuda.local.array(MAX_OBJECTS, int32)
     related = cuda.local.array(RELATED, int32)
-    key = pair_key(seed, scene_id[s], 0)
+    key = stream_key(seed, scene_id[s], CHANGE_STREAM)
     write_change(
         attributes[s], placement[s], camera[s], change[s], target[s], key, ids[s, 0],
         codes, right, away, unique, related,
