@@ -63,12 +63,12 @@ def _card(row: Row) -> Image.Image:
     width = sum(picture.width for picture in pictures) + MARGIN // 2
     font = ImageFont.load_default(size=13)
     characters = max(24, int(width / 6.6))  # mean letter width of the default font at this size
-    title = row.id + (f"  ·  {row.change_type}" if row.change_type else "")
+    title = row.id + (f"  ({row.change_type})" if row.change_type else "")
     texts = [(line, FAINT) for line in textwrap.wrap(title, characters)]
     for caption in row.captions[:CAPTIONS_SHOWN]:
-        texts += [(line, INK) for line in textwrap.wrap(f"– {caption}", characters, subsequent_indent="   ")]
+        texts += [(line, INK) for line in textwrap.wrap(f"- {caption}", characters, subsequent_indent="  ")]
     if len(row.captions) > CAPTIONS_SHOWN:
-        texts.append((f"   and {len(row.captions) - CAPTIONS_SHOWN} more", FAINT))
+        texts.append((f"  and {len(row.captions) - CAPTIONS_SHOWN} more", FAINT))
     card = Image.new("RGB", (width, PICTURE_HEIGHT + MARGIN // 2 + LINE * len(texts) + 4), PAPER)
     card.paste(pictures[0], (0, 0))
     card.paste(pictures[1], (pictures[0].width + MARGIN // 2, 0))
