@@ -1,0 +1,51 @@
+"""`spotchange train RECIPE`: run one stage of training, or go on with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from spotchange.cli.output import notes, print_json, print_line
+
+
+def train(
+    recipe: Annotated[Path, typer.Argument(help="Recipe file, e.g. recipes/smoke/caption.yaml.")],
+    changes: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting: --set stage.steps=100")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for checkpoints and logs.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on exactly where OUT/last stands.")] = False,
+    minutes: Annotated[
+        float | None, typer.Option(min=0, help="Save and stop this command after so long; --resume goes on.")
+    ] = None,
+    until: Annotated[
+        int | None, typer.Option(min=1, help="Save and stop this command at this step; --resume goes on.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+) -> None:
+    """Train a model. Several GPUs: torchrun --nproc-per-node 8 -m spotchange train RECIPE."""
+    from spotchange.config.training import Recipe
+    from spotchange.training.stopping import StopRequest
+
+    stop = StopRequest(minutes=minutes, at_step=until)  # minutes count from here, imports and compilation included
+    settings = Recipe.from_yaml(recipe, changes)
+    folder = out or Path(settings.out or Path("out") / settings.name)
+
+    from spotchange.training.run import run_stage
+
+    stop.listen()
+    summary = run_stage(settings, out=folder, resume=resume, stop=stop, device=device)
+    if summary is None:  # another process of the same run speaks
+        return
+    if json:
+        print_json(summary)
+        return
+    if summary["best"] is not None:
+        print_line(f"{folder / 'best'}  {summary['metric']} {summary['best']:.4f} at step {summary['best_step']}")
+    else:
+        print_line(f"{folder / 'last'}  step {summary['step']} of {summary['steps']}")
+    if not summary["finished"]:
+        notes().print(f"stopped at step {summary['step']} of {summary['steps']}; --resume goes on", soft_wrap=True)

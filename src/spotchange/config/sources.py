@@ -1,0 +1,106 @@
+"""Settings of training data: scenes generated as needed, data sets on disk, or a mix; and their augmentation."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from spotchange.config.base import Settings
+from spotchange.config.scenes import LookRandomness, SceneSettings, scene_preset
+from spotchange.errors import ConfigError
+
+
+class StreamSource(Settings):
+    """Scenes drawn, rendered and described on the device while training runs; none is seen twice."""
+
+    kind: Literal["stream"]
+    preset: str = "clevr-change"
+    """Rules of the world: clevr-change or clevr-dc."""
+    scenes: dict[str, Any] = Field(default_factory=dict)
+    """Single rules changed, by their names in the preset, e.g. `camera_jitter: 0.5`; `look` is set by `randomize`."""
+    randomize: float | dict[str, float] = 0.0
+    """How strongly lamps, sky, ground, materials and camera vary from scene to scene: 0 is the benchmark's own look,
+    1 the full spread; one number, or one for each part."""
+    quality: Literal["fast", "faithful"] = "fast"
+    """Effort of the renderer."""
+
+    @model_validator(mode="after")
+    def _check_scenes(self) -> StreamSource:
+        try:
+            self.scene_settings()
+        except ConfigError as error:
+            raise ValueError(error.message) from error
+        return self
+
+    def scene_settings(self) -> SceneSettings:
+        """The world's rules and looks together."""
+        look = self.randomize
+        parts = LookRandomness.uniform(look).model_dump() if isinstance(look, int | float) else look
+        return scene_preset(self.preset, **{**self.scenes, "look": parts})
+
+
+class DatasetSource(Settings):
+    """A data set on disk (`DIR/SPLIT/metadata.jsonl`), decoded once into a memory-mapped cache."""
+
+    kind: Literal["dataset"]
+    path: str
+    """The data set's folder."""
+    split: str = "train"
+    cache: str | None = None
+    """Folder of the decoded pictures; null: beside the data set."""
+
+
+class MixedSource(Settings):
+    """Whole batches from several sources in turn, drawn by weight."""
+
+    kind: Literal["mix"]
+    sources: list[Annotated[StreamSource | DatasetSource, Field(discriminator="kind")]] = Field(min_length=1)
+    weights: list[Annotated[float, Field(gt=0)]] | None = None
+    """How often each is drawn, relative to the others; null: equally."""
+
+    @model_validator(mode="after")
+    def _check_weights(self) -> MixedSource:
+        if self.weights is not None and len(self.weights) != len(self.sources):
+            raise ValueError(f"{len(self.sources)} sources need as many weights, not {len(self.weights)}")
+        return self
+
+
+DataSource = Annotated[StreamSource | DatasetSource | MixedSource, Field(discriminator="kind")]
+
+
+class AugmentSettings(Settings):
+    """Random changes of the pictures on the device; whatever they do, the caption stays true."""
+
+    crop: float = Field(default=0.0, ge=0, le=0.5)
+    """Largest part of the area cut away, the same window of both pictures, never through the changed object;
+    where its place is unknown at most a tenth."""
+    brightness: float = Field(default=0.0, ge=0, lt=1)
+    contrast: float = Field(default=0.0, ge=0, lt=1)
+    saturation: float = Field(default=0.0, ge=0, lt=1)
+    hue: float = Field(default=0.0, ge=0, le=0.5)
+    """Turns colours into others: only for captions that name none."""
+    noise: float = Field(default=0.0, ge=0, le=0.5)
+    """Largest standard deviation of Gaussian noise, pictures being 0 to 1; drawn for each picture."""
+    erase: float = Field(default=0.0, ge=0, le=1)
+    """Probability of a gray rectangle at the same place of both pictures, never over the changed object."""
+    blur: float = Field(default=0.0, ge=0, le=1)
+    """Probability of a slight blur of both pictures."""
+    separate: float = Field(default=0.0, ge=0, le=1)
+    """How far brightness, contrast and saturation may differ between the two pictures, as a part of their range."""
+
+    @property
+    def active(self) -> bool:
+        """Whether any of it is switched on."""
+        return any(value for name, value in self.model_dump().items() if name != "separate")
+
+
+def source_from_shorthand(value: Any) -> Any:
+    """A text is a data set's folder, `stream` the generated scenes; mappings without a kind are told apart by key."""
+    if isinstance(value, str):
+        return {"kind": "stream"} if value == "stream" else {"kind": "dataset", "path": value}
+    if isinstance(value, list):
+        return {"kind": "mix", "sources": [source_from_shorthand(each) for each in value]}
+    if isinstance(value, dict) and "kind" not in value:
+        return {"kind": "dataset" if "path" in value else "mix" if "sources" in value else "stream", **value}
+    return value

@@ -1,0 +1,139 @@
+"""Settings of a training run: one recipe is one stage of one model, from its data to its last checkpoint."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from spotchange.config.base import Settings
+from spotchange.config.model import ModelSettings
+from spotchange.config.objectives import Objective
+from spotchange.config.sources import AugmentSettings, DataSource, source_from_shorthand
+
+Fraction = Annotated[float, Field(ge=0, le=1)]
+
+
+class OptimizerSettings(Settings):
+    """AdamW, with a learning rate for every part of the model."""
+
+    lr: float = Field(default=7e-4, gt=0)
+    """Learning rate of everything that no pattern in `part_lrs` names."""
+    part_lrs: dict[str, Annotated[float, Field(ge=0)]] = Field(default_factory=dict)
+    """Pattern of parameter names (as in a shell: `encoder.*`) to learning rate; the first that fits wins; 0 freezes."""
+    decoupled: bool = True
+    """AdamW; false: Adam, whose weight decay is part of the gradient."""
+    weight_decay: float = Field(default=0.05, ge=0)
+    """Of matrices only; biases, norms, embeddings of position and the temperature are left alone."""
+    betas: tuple[float, float] = (0.9, 0.98)
+    eps: float = Field(default=1e-8, gt=0)
+    clip_norm: float | None = Field(default=1.0, gt=0)
+    """Longest gradient of one update; null: any."""
+
+
+class ScheduleSettings(Settings):
+    """How the learning rates move over the planned steps."""
+
+    shape: Literal["cosine", "linear", "constant"] = "cosine"
+    warmup: Fraction = 0.05
+    """Part of the plan over which the rates rise from zero."""
+    final: Fraction = 0.0
+    """What is left of the rates at the end, as a fraction of the peak."""
+
+
+class StageSettings(Settings):
+    """What is trained for, how long and on how much at a time."""
+
+    objective: Objective
+    """What this stage optimises: `kind` is dense, adapt or caption, the rest belongs to that kind."""
+    steps: int = Field(ge=1)
+    """Optimizer updates planned; the schedule spans them, over however many commands."""
+    max_minutes: float | None = Field(default=None, gt=0)
+    """Plan in minutes of training as well: the stage ends, and the schedule with it, at whichever comes first."""
+    pairs_per_step: int = Field(default=64, ge=1)
+    """Pairs of pictures an update, over all processes."""
+    accumulate: int = Field(default=1, ge=1)
+    """Parts that an update's pairs are computed in, where memory is short."""
+    start_from: str | None = None
+    """Model folder whose weights this stage begins with; optimizer, schedule and data start anew."""
+    max_words: int = Field(default=32, ge=4)
+    """Longest caption in tokens, begin and end tokens included; longer ones are cut."""
+    precision: Literal["fp32", "bf16"] = "fp32"
+    """Arithmetic of the forward pass; weights and optimizer stay in fp32."""
+    compile: bool = False
+    """Compile the objective with torch.compile."""
+    ema: float | None = Field(default=None, gt=0, lt=1)
+    """Keep a moving average of the weights with this memory a step; it is what is validated and saved."""
+
+
+class ValidationSettings(Settings):
+    """The held-out pairs that choose the best checkpoint."""
+
+    data: DataSource | None = None
+    """Where they come from; null: the training data's validation split, or scenes the stream keeps apart."""
+    every: int = Field(default=1000, ge=1)
+    """Steps between validations; there is always one at the end."""
+    pairs: int = Field(default=512, ge=2)
+    """Pairs looked at; null settings of a data set mean the whole split when it is smaller."""
+    pairs_per_batch: int = Field(default=128, ge=2)
+    metric: str = "default"
+    """What the best checkpoint is best in: a logged name such as CIDEr-D, ROUGE-L, fact_accuracy, R@1, loss.
+    default: CIDEr-D for captions, R@1 for adaptation, exact for dense truth."""
+    patience: int | None = Field(default=None, ge=1)
+    """Stop after this many validations without a better one; null: never."""
+
+    @field_validator("data", mode="before")
+    @classmethod
+    def _accept_a_path(cls, value: Any) -> Any:
+        return source_from_shorthand(value)
+
+
+class CheckpointSettings(Settings):
+    """When the run's state is put on disk."""
+
+    every: int = Field(default=1000, ge=1)
+    """Steps between saves of `last`; there is always one at the end."""
+
+
+class LogSettings(Settings):
+    """What is written about the run."""
+
+    every: int = Field(default=50, ge=1)
+    """Steps between lines of `log.jsonl`; the loss is fetched from the device only then."""
+    tensorboard: bool = False
+    """Also write TensorBoard events (needs the package `tensorboard`)."""
+
+
+class Recipe(Settings):
+    """Everything a run needs; saved with its checkpoints as `recipe.yaml`."""
+
+    name: str
+    """What the run is called in logs and in the model card."""
+    seed: int = 42
+    out: str | None = None
+    """Folder for checkpoints and logs; `--out` wins; default: out/NAME."""
+    model: ModelSettings | None = None
+    """Architecture; null: that of `stage.start_from`. Given together with it, parts both have start with its weights
+    and all others from scratch."""
+    data: DataSource
+    """Where training pairs come from; a text is short for a data set's folder."""
+    stage: StageSettings
+    optimizer: OptimizerSettings = OptimizerSettings()
+    schedule: ScheduleSettings = ScheduleSettings()
+    augment: AugmentSettings = AugmentSettings()
+    validation: ValidationSettings = ValidationSettings()
+    checkpoints: CheckpointSettings = CheckpointSettings()
+    log: LogSettings = LogSettings()
+
+    @field_validator("data", mode="before")
+    @classmethod
+    def _accept_a_path(cls, value: Any) -> Any:
+        return source_from_shorthand(value)
+
+    @model_validator(mode="after")
+    def _check_sizes(self) -> Recipe:
+        if self.model is None and self.stage.start_from is None:
+            raise ValueError("give model, or stage.start_from to go on from")
+        if self.stage.pairs_per_step % self.stage.accumulate:
+            raise ValueError("stage.pairs_per_step must be a multiple of stage.accumulate")
+        return self

@@ -1,0 +1,144 @@
+"""From data settings to the batches a run trains and validates on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from spotchange.config.sources import DatasetSource, MixedSource, StreamSource
+from spotchange.config.training import Recipe
+from spotchange.data.batches import PairBatch
+from spotchange.errors import ConfigError
+from spotchange.scenes.stream import SceneStream, as_dict, world_seed
+from spotchange.scenes.vocabulary import TOKENS
+from spotchange.scenes.world import World
+from spotchange.scenes.writer import captions_text, write_captions
+from spotchange.training.augment import augment
+from spotchange.training.sources import BatchSource, ChangedBatches, MixedBatches
+from spotchange.training.start import Start
+from spotchange.training.validation import HeldOut
+from spotchange.training.words import WordTable
+
+REFERENCES = 5  # sentences about each held-out pair of the stream
+
+
+@dataclass(frozen=True, kw_only=True)
+class Feeding:
+    """What every source must know of the run."""
+
+    recipe: Recipe
+    start: Start
+    device: torch.device
+    rank: int = 0
+    processes: int = 1
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        return self.start.settings.vision.grid
+
+    def training(self) -> BatchSource:
+        """Endless training batches for this process, augmented if the recipe says so."""
+        stage = self.recipe.stage
+        pairs, odd = divmod(stage.pairs_per_step, stage.accumulate * self.processes)
+        if odd:
+            raise ConfigError(
+                f"stage.pairs_per_step {stage.pairs_per_step} does not split into {stage.accumulate} parts "
+                f"for each of {self.processes} processes"
+            )
+        source = self._source(self.recipe.data, pairs)
+        if not self.recipe.augment.active:
+            return source
+        return ChangedBatches(source, self._augmentation())
+
+    def held_out(self) -> HeldOut:
+        """The pairs that validation looks at."""
+        wanted = self.recipe.validation.data or self.recipe.data
+        if isinstance(wanted, MixedSource):
+            wanted = wanted.sources[0]
+        if isinstance(wanted, StreamSource):
+            return self._held_out_scenes(wanted)
+        return self._held_out_rows(wanted)
+
+    def _source(self, settings: StreamSource | DatasetSource | MixedSource, pairs: int) -> BatchSource:
+        if isinstance(settings, MixedSource):
+            sources = [self._source(each, pairs) for each in settings.sources]
+            return MixedBatches(sources, settings.weights, seed=self.recipe.seed)
+        if isinstance(settings, StreamSource):
+            return SceneBatches(self._stream(settings, pairs), self._translation())
+        return self._rows(settings, pairs)
+
+    def _stream(self, settings: StreamSource, pairs: int) -> SceneStream:
+        if pairs % 2:
+            raise ConfigError(f"scenes give a change and a distractor each: {pairs} pairs a batch are not even")
+        height, width = self.start.settings.vision.image_size
+        return SceneStream(
+            settings.scene_settings(),
+            device=str(self.device),
+            seed=self.recipe.seed,
+            scenes_per_batch=pairs // 2,
+            rank=self.rank,
+            world_size=self.processes,
+            width=width,
+            height=height,
+            grid=self.grid,
+            quality=settings.quality,
+        )
+
+    def _held_out_scenes(self, settings: StreamSource) -> HeldOut:
+        """Scenes of the stream's validation split, the same ones in every process."""
+        validation = self.recipe.validation
+        per_batch = min(validation.pairs_per_batch, validation.pairs) // 2
+        stream = self._stream(settings, 2 * per_batch)
+        world = World(stream.settings, seed=world_seed(self.recipe.seed, "val"), device=str(self.device))
+        translate = self._translation()
+        batches, references, scenes = [], [], []
+        for first in range(0, validation.pairs // 2, per_batch):
+            drawn = world.scenes(np.arange(first, min(first + per_batch, validation.pairs // 2)))
+            batch = PairBatch(**as_dict(stream.render_pairs(drawn)))
+            batches.append(batch if translate is None else translate(batch))
+            texts = captions_text(write_captions(drawn, seed=world.seed, per_pair=REFERENCES))
+            references += [texts[i : i + REFERENCES] for i in range(0, len(texts), REFERENCES)]
+            scenes.append(drawn)
+        return HeldOut(batches=batches, references=references, check=_fact_check(scenes))
+
+    def _translation(self) -> Callable[[PairBatch], PairBatch] | None:
+        """Scene words into the model's, unless they are the same."""
+        vocabulary = self.start.settings.vocabulary
+        if vocabulary.size == len(TOKENS) and self.start.tokenizer.id_to_token(len(TOKENS) - 1) == TOKENS[-1]:
+            return None
+        context = min(self.recipe.stage.max_words, self.start.settings.text.context)
+        return WordTable(self.start.tokenizer, vocabulary, context=context).translate
+
+    def _augmentation(self) -> Callable[[PairBatch], PairBatch]:
+        settings, grid = self.recipe.augment, self.grid
+
+        def apply(batch: PairBatch) -> PairBatch:
+            return augment(batch, settings, grid=grid)
+
+        return torch.compile(apply, dynamic=False) if self.recipe.stage.compile else apply
+
+
+class SceneBatches:
+    """The generated stream as a source."""
+
+    paired = True
+
+    def __init__(self, stream: SceneStream, translate: Callable[[PairBatch], PairBatch] | None) -> None:
+        self.stream, self.translate = stream, translate
+
+    def next_batch(self) -> PairBatch:
+        """Fresh scenes: each a change row and a distractor row."""
+        batch = PairBatch(**as_dict(next(self.stream)))
+        return batch if self.translate is None else self.translate(batch)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the stream stands."""
+        return self.stream.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from `state_dict`."""
+        self.stream.load_state_dict(state)

@@ -1,0 +1,235 @@
+"""The one training loop: batch, objective, backward, clip, step, log, evaluate, save."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+from torch import Tensor
+
+from spotchange.config.training import Recipe
+from spotchange.errors import ConfigError, ModelError
+from spotchange.training import processes
+from spotchange.training.average import WeightAverage
+from spotchange.training.checkpoints import BEST, LAST, load_state, recover, replace_folder, save_state
+from spotchange.training.log import RunLog
+from spotchange.training.objectives.base import Objective
+from spotchange.training.optimizers import build_optimizer, set_rates
+from spotchange.training.randomness import random_state, restore_random_state
+from spotchange.training.schedules import rate_factor
+from spotchange.training.selection import Selection
+from spotchange.training.sources import BatchSource
+from spotchange.training.stopping import StopRequest
+from spotchange.training.validation import Validator
+
+
+class Trainer:
+    """One stage of training; everything it needs comes ready-made from `training.setup`."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        *,
+        accelerator: Accelerator,
+        objective: Objective,
+        source: BatchSource,
+        validator: Validator,
+        save_model: Callable[[Path], None],
+        out: Path,
+    ) -> None:
+        self.recipe, self.stage = recipe, recipe.stage
+        self.accelerator, self.out = accelerator, out
+        self.source, self.validator, self.save_model = source, validator, save_model
+        self.objective = objective
+        self.optimizer = build_optimizer(objective, recipe.optimizer)
+        self.average = WeightAverage(objective, recipe.stage.ema) if recipe.stage.ema else None
+        if recipe.stage.compile:
+            objective.compile(dynamic=False)
+        self.parallel = accelerator.prepare(objective)
+        self.selection = Selection(self._metric(), patience=recipe.validation.patience)
+        self.step = 0
+        self.elapsed = 0.0  # seconds of training over all commands, as of the last look at the clock
+        self.finished = False
+
+    def run(self, *, resume: bool, stop: StopRequest) -> dict[str, Any]:
+        """Train until the plan is done or `stop` says so; returns where the run stands."""
+        recover(self.out / LAST)
+        recover(self.out / BEST)
+        if resume:
+            self._restore(load_state(self.out / LAST))
+        log = RunLog(
+            self.out,
+            self.recipe.log,
+            steps=self.stage.steps,
+            start=self.step,
+            main=self.accelerator.is_main_process,
+        )
+        try:
+            return self._train(log, stop)
+        finally:
+            log.close()
+
+    def _train(self, log: RunLog, stop: StopRequest) -> dict[str, Any]:
+        self._began, self._elapsed_before = time.monotonic(), self.elapsed
+        log.event("start", step=self.step, name=self.recipe.name, processes=processes.count())
+        mark = (time.monotonic(), self.step)
+        self.finished = self.step >= self.stage.steps
+        stopping = self.finished
+        self.parallel.train()
+        while not stopping:
+            set_rates(self.optimizer, rate_factor(self._progress(), self.recipe.schedule))
+            values = self._update()
+            self.step += 1
+            if self._looks_at_clock():
+                self.elapsed = processes.agree(self._elapsed_before + time.monotonic() - self._began)
+                stopping = processes.agree(stop.wanted(self.step))
+            self.finished = self._progress() >= 1.0
+            stopping = stopping or self.finished
+            if self.step % self.recipe.log.every == 0 or stopping:
+                mark = self._log(log, values, mark)
+            if self.step % self.recipe.validation.every == 0 or self.finished:
+                before = time.monotonic()
+                self._evaluate(log)
+                mark = (mark[0] + time.monotonic() - before, mark[1])
+                self.finished = self.finished or self.selection.gave_up
+                stopping = stopping or self.finished
+            if self.step % self.recipe.checkpoints.every == 0 or stopping:
+                self._save(values)
+        summary = self._summary()
+        log.event("end", **summary)
+        return summary
+
+    def _update(self) -> dict[str, Tensor]:
+        """One step of the optimizer; returns scalars that are still on the device."""
+        parts = self.stage.accumulate
+        for part in range(parts):
+            batch = self.source.next_batch()
+            last = part == parts - 1
+            with nullcontext() if last else self.accelerator.no_sync(self.parallel), self._autocast():
+                values = self.parallel(batch)
+            self.accelerator.backward(values["loss"] / parts)
+        if self.recipe.optimizer.clip_norm is not None:
+            values["gradient_norm"] = self.accelerator.clip_grad_norm_(
+                self.objective.parameters(), self.recipe.optimizer.clip_norm
+            )
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        self.objective.after_step()
+        if self.average is not None:
+            self.average.update()
+        return values
+
+    def _log(self, log: RunLog, values: dict[str, Tensor], mark: tuple[float, int]) -> tuple[float, int]:
+        fetched = self._fetch(values)
+        now, steps = time.monotonic(), self.step - mark[1]
+        rate = steps * self.stage.pairs_per_step / max(now - mark[0], 1e-9)
+        factor = rate_factor(self._progress(), self.recipe.schedule)
+        log.step({"step": self.step, **fetched, "rate_factor": factor, "pairs_per_second": rate})
+        return now, self.step
+
+    def _evaluate(self, log: RunLog) -> None:
+        kept = random_state(self.accelerator.device)  # validating must not change what training draws
+        with self._averaged(), self._autocast():
+            results = self.validator.judge(self.objective)
+        self.parallel.train()
+        restore_random_state(kept, self.accelerator.device)
+        log.validation({"step": self.step, **results})
+        if self.selection.consider(results, self.step) and self.accelerator.is_main_process:
+            with self._averaged():
+                replace_folder(self.out / BEST, self.save_model)
+        self.accelerator.wait_for_everyone()
+
+    def _save(self, values: dict[str, Tensor]) -> None:
+        self._fetch(values)  # refuses to put broken weights in the place of good ones
+        random = processes.gather_objects(random_state(self.accelerator.device))
+        sources = processes.gather_objects(self.source.state_dict())
+        if self.accelerator.is_main_process:
+            state = {
+                "step": self.step,
+                "elapsed": self.elapsed,
+                "selection": self.selection.state_dict(),
+                "objective": self.objective.state_dict(),
+                "optimizer": self.optimizer.state_dict(),
+                "average": None if self.average is None else self.average.state_dict(),
+                "random": random,
+                "sources": sources,
+            }
+
+            def fill(folder: Path) -> None:
+                with self._averaged():
+                    self.save_model(folder)
+                save_state(folder, state)
+
+            replace_folder(self.out / LAST, fill)
+        self.accelerator.wait_for_everyone()
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        rank = self.accelerator.process_index
+        if len(state["random"]) != processes.count():
+            raise ConfigError(
+                f"the run was saved by {len(state['random'])} processes and cannot go on exactly with "
+                f"{processes.count()}",
+                hint="use as many, or start a new run with stage.start_from",
+            )
+        if (state["average"] is None) != (self.average is None):
+            raise ConfigError("stage.ema was switched on or off since the run was saved")
+        try:
+            self.objective.load_state_dict(state["objective"])
+            self.optimizer.load_state_dict(state["optimizer"])
+        except (RuntimeError, ValueError) as error:
+            raise ConfigError(f"the saved run is of another model: {' '.join(str(error).split())[:300]}") from error
+        if self.average is not None:
+            self.average.load_state_dict(state["average"])
+        self.selection.load_state_dict(state["selection"])
+        self.step, self.elapsed = state["step"], state["elapsed"]
+        self.source.load_state_dict(state["sources"][rank])
+        restore_random_state(state["random"][rank], self.accelerator.device)
+
+    def _progress(self) -> float:
+        """How much of the plan is done: by steps or by minutes, whichever is further."""
+        by_time = 0.0 if self.stage.max_minutes is None else self.elapsed / (60.0 * self.stage.max_minutes)
+        return max(self.step / self.stage.steps, by_time)
+
+    def _looks_at_clock(self) -> bool:
+        """Every step alone; together only now and then, since all processes must hear of it."""
+        return processes.count() == 1 or self.step % self.recipe.log.every == 0
+
+    def _fetch(self, values: dict[str, Tensor]) -> dict[str, float]:
+        fetched = processes.mean_over_processes(values)
+        if not math.isfinite(fetched["loss"]):
+            raise ModelError(
+                f"the loss is not a finite number at step {self.step}",
+                hint="lower optimizer.lr, lengthen schedule.warmup or set optimizer.clip_norm; `last` is still good",
+            )
+        return fetched
+
+    def _autocast(self) -> AbstractContextManager[None]:
+        return torch.autocast(
+            self.accelerator.device.type, dtype=torch.bfloat16, enabled=self.stage.precision == "bf16"
+        )
+
+    def _averaged(self) -> AbstractContextManager[None]:
+        return nullcontext() if self.average is None else self.average.applied()
+
+    def _metric(self) -> str:
+        named = self.recipe.validation.metric
+        return self.objective.metric if named == "default" else named
+
+    def _summary(self) -> dict[str, Any]:
+        return {
+            "name": self.recipe.name,
+            "out": str(self.out),
+            "step": self.step,
+            "steps": self.stage.steps,
+            "finished": self.finished,
+            "minutes": round(self.elapsed / 60, 2),
+            "metric": self.selection.metric,
+            "best": self.selection.best,
+            "best_step": self.selection.best_step,
+        }

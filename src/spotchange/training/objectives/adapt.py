@@ -1,0 +1,97 @@
+"""Adaptation by retrieval: a pair of pictures and the sentence about it find each other in the batch."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from spotchange.config.objectives import AdaptSettings
+from spotchange.data.batches import PairBatch
+from spotchange.training import processes
+from spotchange.training.objectives.base import Objective
+
+
+class AdaptObjective(Objective):
+    """Symmetric contrastive loss between pair and text embeddings, over the batches of all processes."""
+
+    metric = "R@1"
+
+    def __init__(
+        self, model: nn.Module, settings: AdaptSettings, *, paired: bool, **normalisation: tuple[float, ...]
+    ) -> None:
+        super().__init__(model, **normalisation)
+        self.settings = settings
+        self.paired = paired
+        self.truth = None if settings.dense is None else self.build_truth(settings.dense)
+
+    def forward(self, batch: PairBatch) -> dict[str, Tensor]:
+        only_changes = self.paired and self.settings.change_pairs_only
+        mask_known = None
+        if self.paired and self.training:
+            batch, mask_known = swap_in_distractors(batch, self.settings.distractor_as_before)
+        if only_changes and self.truth is None:
+            batch, only_changes = batch[::2], False
+        state = self.encode(batch.before, batch.after)
+        pairs, texts = self.model.pair_embedding(state), batch
+        if only_changes:
+            pairs, texts = pairs[::2], batch[::2]
+        words = self.model.embed_text(texts.caption_ids, texts.caption_mask)
+        scale = self.model.logit_scale.exp()
+        loss = contrastive_loss(pairs, words, scale, caption_keys(texts))
+        results = {"loss": loss * (0.5 if self.settings.halve else 1.0), "scale": scale.detach()}
+        if self.truth is not None:
+            losses = self.truth(self.model, state, batch, mask_known)
+            results |= losses | {"contrast": results["loss"].detach()}
+            results["loss"] = results["loss"] + self.truth.weighted(losses)
+        return results
+
+    @torch.no_grad()
+    def after_step(self) -> None:
+        """Hold the learnable scale under its limit, as CLIP does."""
+        self.model.logit_scale.clamp_(max=math.log(self.settings.max_scale))
+
+
+def contrastive_loss(pairs: Tensor, words: Tensor, scale: Tensor, keys: Tensor) -> Tensor:
+    """Cross-entropy of pair to text plus text to pair; rows with one caption are not each other's negatives.
+
+    Every process computes the loss of the whole batch from gathered rows. The gradient of gathering
+    sums over processes and data-parallel training averages, which together gives the gradient of one
+    process with everything.
+    """
+    pairs = processes.gather_with_gradients(pairs.float())
+    words = processes.gather_with_gradients(words.float())
+    keys = processes.gather(keys)
+    similarity = scale.float() * pairs @ words.T  # (pairs, texts)
+    own = torch.arange(len(keys), device=keys.device)
+    same = (keys[:, None] == keys[None, :]) & (own[:, None] != own[None, :])
+    similarity = similarity.masked_fill(same, float("-inf"))
+    return F.cross_entropy(similarity, own) + F.cross_entropy(similarity.T, own)
+
+
+def caption_keys(batch: PairBatch) -> Tensor:
+    """A number for every caption, equal for equal captions (64-bit hash of its words)."""
+    places = torch.arange(1, batch.caption_ids.shape[1] + 1, device=batch.caption_ids.device)
+    mixed = (batch.caption_ids + 1) * (places * 0x9E3779B97F4A7C1 + 0x2545F4914F6CDD1)
+    mixed = (mixed ^ (mixed >> 29)) * 0x1B873593CC9E2D5
+    return (mixed * batch.caption_mask).sum(dim=1)
+
+
+def swap_in_distractors(batch: PairBatch, probability: float) -> tuple[PairBatch, Tensor]:
+    """With `probability`, a change row's "before" becomes its scene's distractor picture.
+
+    Returns the batch and which rows' change masks still fit (that picture's mask is not known).
+    """
+    scenes = len(batch) // 2
+    chosen = torch.rand(scenes, device=batch.before.device) < probability
+    chosen = torch.stack([chosen, torch.zeros_like(chosen)], dim=1).flatten()  # change rows only
+    pick = chosen.view(-1, 1, 1, 1)
+    before = torch.where(pick, batch.after.roll(-1, dims=0), batch.before)
+    attributes = batch.patch_attributes
+    if attributes is not None:
+        first = torch.where(chosen.view(-1, 1, 1), attributes[:, 1].roll(-1, dims=0), attributes[:, 0])
+        attributes = torch.stack([first, attributes[:, 1]], dim=1)
+    return replace(batch, before=before, patch_attributes=attributes), ~chosen

@@ -1,0 +1,54 @@
+"""What every objective is: a model and a loss over one batch. The loop knows no more than this."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from spotchange.config.objectives import DenseTruthSettings
+from spotchange.data.batches import PairBatch
+from spotchange.errors import ConfigError
+from spotchange.models.interface import VisualState
+from spotchange.training.objectives.truth import DenseTruth
+
+
+class Objective(nn.Module):
+    """Holds the model under `model`; whatever else it owns is for training only and saved beside the weights.
+
+    `forward(batch)` returns scalars by name; `loss` is minimised, the rest is logged. Every tensor
+    has a static shape and nothing is fetched from the device, so the whole of it can be compiled.
+    """
+
+    metric = "loss"  # validated and selected on, unless the recipe names another
+
+    def __init__(self, model: nn.Module, *, mean: tuple[float, ...], std: tuple[float, ...]) -> None:
+        super().__init__()
+        self.model = model
+        # Pictures travel as bytes; (x / 255 - mean) / std as one multiplication and one addition.
+        self.register_buffer("_scale", (1.0 / (255.0 * torch.tensor(std))).view(1, 3, 1, 1), persistent=False)
+        self.register_buffer("_shift", (-torch.tensor(mean) / torch.tensor(std)).view(1, 3, 1, 1), persistent=False)
+
+    def normalise(self, pictures: Tensor) -> Tensor:
+        """Bytes to what the model reads."""
+        return pictures.to(self._scale.dtype) * self._scale + self._shift
+
+    def encode(self, before: Tensor, after: Tensor) -> VisualState:
+        """The model's view of byte pictures."""
+        return self.model.encode(self.normalise(before), self.normalise(after))
+
+    def build_truth(self, weights: DenseTruthSettings) -> DenseTruth:
+        """Heads for the dense truth, as wide as this model's tokens."""
+        missing = [
+            f"model.heads.{name}"
+            for name, needed in (("change", weights.change), ("patch_change", weights.mask))
+            if needed and getattr(self.model, f"{name}_head", None) is None
+        ]
+        if missing:
+            raise ConfigError(f"the dense truth trains heads this model lacks: set {' and '.join(missing)} to true")
+        return DenseTruth(width=self.model.encoder.norm.normalized_shape[0], weights=weights)
+
+    def forward(self, batch: PairBatch) -> dict[str, Tensor]:
+        raise NotImplementedError
+
+    def after_step(self) -> None:
+        """What must hold after every update of the weights."""

@@ -1,0 +1,26 @@
+"""From an objective's settings to its class: one visible table."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from spotchange.config.objectives import AdaptSettings, CaptionSettings, DenseSettings
+from spotchange.training.objectives.adapt import AdaptObjective
+from spotchange.training.objectives.base import Objective
+from spotchange.training.objectives.caption import CaptionObjective
+from spotchange.training.objectives.dense import DenseObjective
+
+OBJECTIVES = {DenseSettings: DenseObjective, AdaptSettings: AdaptObjective, CaptionSettings: CaptionObjective}
+
+
+def build_objective(
+    model: nn.Module,
+    settings: DenseSettings | AdaptSettings | CaptionSettings,
+    *,
+    mean: tuple[float, ...],
+    std: tuple[float, ...],
+    paired: bool,
+) -> Objective:
+    """The objective around `model`; `paired` says that distractor rows follow their change rows."""
+    extra = {"paired": paired} if isinstance(settings, AdaptSettings) else {}
+    return OBJECTIVES[type(settings)](model, settings, mean=mean, std=std, **extra)

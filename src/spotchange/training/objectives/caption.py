@@ -1,0 +1,50 @@
+"""Captioning: the next word of the sentence, given the pictures and the words so far."""
+
+from __future__ import annotations
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from spotchange.config.objectives import CaptionSettings
+from spotchange.data.batches import PairBatch
+from spotchange.training import processes
+from spotchange.training.objectives.base import Objective
+
+
+class CaptionObjective(Objective):
+    """Cross-entropy over the words; the heads for change and place can be kept in training beside it."""
+
+    metric = "CIDEr-D"
+
+    def __init__(self, model: nn.Module, settings: CaptionSettings, **normalisation: tuple[float, ...]) -> None:
+        super().__init__(model, **normalisation)
+        self.settings = settings
+        self.truth = None if settings.dense is None else self.build_truth(settings.dense)
+
+    def forward(self, batch: PairBatch) -> dict[str, Tensor]:
+        state = self.encode(batch.before, batch.after)
+        logits = self.model.caption_logits(state, batch.caption_ids[:, :-1]).float()  # (N, words - 1, vocabulary)
+        targets, counted = batch.caption_ids[:, 1:], batch.caption_mask[:, 1:]
+        losses = F.cross_entropy(
+            logits.flatten(0, 1),
+            targets.flatten(),
+            reduction="none",
+            label_smoothing=self.settings.label_smoothing if self.training else 0.0,
+        ).view(targets.shape)
+        words = self._reduce(losses, counted, batch.change_type)
+        right = (logits.argmax(dim=-1) == targets) & counted
+        results = {"loss": words, "word_accuracy": right.sum() / counted.sum().clamp(min=1)}
+        if self.truth is not None:
+            extra = self.truth(self.model, state, batch)
+            results |= extra | {"words": words.detach()}
+            results["loss"] = words + self.truth.weighted(extra)
+        return results
+
+    def _reduce(self, losses: Tensor, counted: Tensor, change_type: Tensor) -> Tensor:
+        if self.settings.distractors == "mean":
+            return processes.global_mean((losses * counted).sum(), counted.sum())
+        parts = []
+        for rows in (change_type != 0, change_type == 0):
+            chosen = counted & rows[:, None]
+            parts.append(processes.global_mean((losses * chosen).sum(), chosen.sum()))
+        return parts[0] + parts[1]

@@ -1,0 +1,87 @@
+"""The few things that several processes must agree on; with one process every function is the identity."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.distributed as distributed
+from torch import Tensor
+
+
+def count() -> int:
+    """How many processes train together."""
+    return distributed.get_world_size() if distributed.is_available() and distributed.is_initialized() else 1
+
+
+def gather_with_gradients(values: Tensor) -> Tensor:
+    """Rows of all processes, in process order; gradients flow back to the process each row came from."""
+    return values if count() == 1 else _gather(values)
+
+
+def gather(values: Tensor) -> Tensor:
+    """Rows of all processes, in process order, as plain numbers."""
+    return values if count() == 1 else _gather_plain(values)
+
+
+def global_mean(total: Tensor, number: Tensor) -> Tensor:
+    """`total / number`, both summed over all processes, such that averaged gradients are those of the whole batch.
+
+    Every process divides its own total by everyone's number; the factor undoes the average that
+    data-parallel training takes over processes.
+    """
+    return total * count() / _sum_over_processes(number).clamp(min=1)
+
+
+def agree(value: Any) -> Any:
+    """The first process's `value`, for decisions that depend on a clock."""
+    if count() == 1:
+        return value
+    box = [value]
+    distributed.broadcast_object_list(box, src=0)
+    return box[0]
+
+
+def gather_objects(value: Any) -> list[Any]:
+    """`value` of every process, in process order."""
+    if count() == 1:
+        return [value]
+    box: list[Any] = [None] * count()
+    distributed.all_gather_object(box, value)
+    return box
+
+
+def mean_over_processes(values: dict[str, Tensor]) -> dict[str, float]:
+    """Averages of scalars, fetched from the device in one go."""
+    if not values:
+        return {}
+    stacked = torch.stack([value.detach().float() for value in values.values()])
+    if count() > 1:
+        distributed.all_reduce(stacked)
+        stacked /= count()
+    return dict(zip(values, stacked.tolist(), strict=True))
+
+
+@torch.compiler.disable
+def _gather(values: Tensor) -> Tensor:
+    from torch.distributed.nn.functional import all_gather
+
+    return torch.cat(all_gather(values.contiguous()))
+
+
+@torch.compiler.disable
+def _gather_plain(values: Tensor) -> Tensor:
+    parts = [torch.empty_like(values) for _ in range(count())]
+    distributed.all_gather(parts, values.contiguous())
+    return torch.cat(parts)
+
+
+def _sum_over_processes(number: Tensor) -> Tensor:
+    return number.detach() if count() == 1 else _all_reduce(number)
+
+
+@torch.compiler.disable
+def _all_reduce(number: Tensor) -> Tensor:
+    summed = number.detach().clone()
+    distributed.all_reduce(summed)
+    return summed

@@ -1,0 +1,126 @@
+"""One stage of training from its recipe: put the parts together and run the loop."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate import Accelerator, DistributedDataParallelKwargs
+from safetensors.torch import load_file, save_file
+
+from spotchange.config.training import Recipe
+from spotchange.errors import InputError
+from spotchange.models.folder import LoadedModel, save_model
+from spotchange.training.checkpoints import LAST, recover
+from spotchange.training.feeding import Feeding
+from spotchange.training.loop import Trainer
+from spotchange.training.objectives.base import Objective
+from spotchange.training.objectives.build import build_objective
+from spotchange.training.randomness import seed_everything
+from spotchange.training.start import Start, start_model
+from spotchange.training.stopping import StopRequest
+from spotchange.training.validation import Validator
+
+HEADS_FILE = "training_heads.safetensors"  # what an objective owns beside the model, for the next stage to go on with
+
+
+def run_stage(
+    recipe: Recipe, *, out: Path, resume: bool = False, stop: StopRequest | None = None, device: str = "auto"
+) -> dict[str, Any] | None:
+    """Train as `recipe` says and return where the run stands; None in all processes but the first."""
+    recover(out / LAST)
+    if not resume and (out / LAST).exists():
+        raise InputError(f"{out} already holds a run", hint="--resume goes on with it; or give another --out")
+    accelerator = _accelerator(device)
+    seed_everything(recipe.seed, 0)  # every process begins with the same weights
+    start = start_model(recipe)
+    feeding = Feeding(
+        recipe=recipe,
+        start=start,
+        device=accelerator.device,
+        rank=accelerator.process_index,
+        processes=accelerator.num_processes,
+    )
+    source = feeding.training()
+    objective = build_objective(
+        start.model,
+        recipe.stage.objective,
+        mean=start.preprocessor.mean,
+        std=start.preprocessor.std,
+        paired=source.paired,
+    )
+    _load_heads(objective, start.folder)
+    objective.to(accelerator.device)
+    if accelerator.device.type == "cuda":
+        _tune_for_cuda(objective)
+    seed_everything(recipe.seed, accelerator.process_index)  # and draws its own dropout
+    trainer = Trainer(
+        recipe,
+        accelerator=accelerator,
+        objective=objective,
+        source=source,
+        validator=_validator(feeding, start, recipe),
+        save_model=lambda folder: _save(folder, objective, start, recipe),
+        out=out,
+    )
+    summary = trainer.run(resume=resume, stop=stop or StopRequest())
+    return summary if accelerator.is_main_process else None
+
+
+def _accelerator(device: str) -> Accelerator:
+    if device.startswith("cuda") and not torch.cuda.is_available():
+        raise InputError("no CUDA device is available here", hint="use --device cpu")
+    if device.startswith("cuda:"):
+        torch.cuda.set_device(device)
+    # A stage leaves parts of the model unused (adaptation the captioner, captioning the text encoder).
+    unused = DistributedDataParallelKwargs(find_unused_parameters=True)
+    return Accelerator(cpu=device == "cpu", kwargs_handlers=[unused])
+
+
+def _tune_for_cuda(objective: Objective) -> None:
+    torch.set_float32_matmul_precision("high")  # TF32 for what autocast leaves in fp32
+    torch.backends.cudnn.allow_tf32 = True
+    torch.backends.cudnn.benchmark = True  # shapes never change
+    objective.to(memory_format=torch.channels_last)
+
+
+def _validator(feeding: Feeding, start: Start, recipe: Recipe) -> Validator:
+    # A model folder's own way from ids to text, so that validation reads what users will read.
+    words = LoadedModel(
+        model=start.model,
+        settings=start.settings,
+        tokenizer=start.tokenizer,
+        preprocessor=start.preprocessor,
+        folder=Path(),
+    )
+    return Validator(feeding.held_out(), decode=words.decode, max_words=recipe.stage.max_words - 1)
+
+
+def _save(folder: Path, objective: Objective, start: Start, recipe: Recipe) -> None:
+    save_model(
+        folder,
+        model=objective.model,
+        settings=start.settings,
+        tokenizer=start.tokenizer,
+        preprocessor=start.preprocessor,
+        texts={"recipe.yaml": recipe.to_yaml()},
+    )
+    heads = _heads(objective)
+    if heads:
+        save_file({name: value.detach().cpu().contiguous() for name, value in heads.items()}, folder / HEADS_FILE)
+
+
+def _load_heads(objective: Objective, folder: Path | None) -> None:
+    """Go on with the heads of the stage before, where it had the same ones."""
+    if folder is None or not (folder / HEADS_FILE).is_file():
+        return
+    saved = load_file(folder / HEADS_FILE)
+    with torch.no_grad():
+        for name, value in _heads(objective).items():
+            if name in saved and saved[name].shape == value.shape:
+                value.copy_(saved[name])
+
+
+def _heads(objective: Objective) -> dict[str, torch.Tensor]:
+    return {name: value for name, value in objective.state_dict().items() if not name.startswith("model.")}

@@ -1,0 +1,32 @@
+"""When a command ends before its plan does: after some minutes, at a step, or because it was asked to."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from types import FrameType
+
+
+class StopRequest:
+    """Collects reasons to stop; the loop saves `last` and ends, and `--resume` goes on from there."""
+
+    def __init__(self, *, minutes: float | None = None, at_step: int | None = None) -> None:
+        self._deadline = None if minutes is None else time.monotonic() + 60.0 * minutes
+        self._at_step = at_step
+        self._asked = False
+
+    def listen(self) -> None:
+        """Treat the first SIGINT or SIGTERM as a wish to stop after this step; a second one ends the process."""
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, self._hear)
+            signal.signal(signal.SIGTERM, self._hear)
+
+    def wanted(self, step: int) -> bool:
+        """Whether to stop now, after `step`."""
+        too_late = self._deadline is not None and time.monotonic() >= self._deadline
+        return self._asked or too_late or (self._at_step is not None and step >= self._at_step)
+
+    def _hear(self, number: int, frame: FrameType | None) -> None:
+        self._asked = True
+        signal.signal(number, signal.SIG_DFL)

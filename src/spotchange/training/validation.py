@@ -1,0 +1,120 @@
+"""Looking at held-out pairs now and then: losses, captions and their scores, retrieval; the same pairs each time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from spotchange.data.batches import PairBatch
+from spotchange.metrics import Scorer
+from spotchange.models.interface import DecodingOptions, VisualState
+from spotchange.training.objectives.adapt import AdaptObjective
+from spotchange.training.objectives.base import Objective
+from spotchange.training.objectives.caption import CaptionObjective
+
+SHOWN = ("BLEU-4", "ROUGE-L", "CIDEr-D")
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldOut:
+    """Pairs that training never sees."""
+
+    batches: list[PairBatch]
+    references: list[list[str]]
+    """Sentences about each pair, in the order of the batches."""
+    check: Callable[[list[str]], list[bool]] | None = None
+    """For generated scenes: which sentences are true and name only what changed."""
+
+    def __len__(self) -> int:
+        return len(self.references)
+
+
+class Validator:
+    """Judges an objective on the held-out pairs."""
+
+    def __init__(self, held_out: HeldOut, *, decode: Callable[[list[int]], str], max_words: int) -> None:
+        self.held_out = held_out
+        self.decode = decode
+        self.options = DecodingOptions(method="greedy", max_words=max_words)
+        self._scorer: Scorer | None = None
+
+    @torch.no_grad()
+    def judge(self, objective: Objective) -> dict[str, float]:
+        """Numbers by name; all of them means over the held-out pairs."""
+        objective.eval()
+        results = self._losses(objective)
+        if isinstance(objective, AdaptObjective):
+            results |= self._retrieval(objective)
+        if isinstance(objective, CaptionObjective):
+            results |= self._captions(objective)
+        return results
+
+    def _losses(self, objective: Objective) -> dict[str, float]:
+        totals: dict[str, Tensor] = {}
+        for batch in self.held_out.batches:
+            # `forward` itself: the compiled version is for training's shapes and mode.
+            for name, value in objective.forward(batch).items():
+                totals[name] = totals.get(name, 0) + value.float() * len(batch)
+        pairs = sum(map(len, self.held_out.batches))
+        return {name: float(value) / pairs for name, value in totals.items()}
+
+    def _retrieval(self, objective: AdaptObjective) -> dict[str, float]:
+        """Pair to text and back over all held-out change pairs; equal captions all count as right."""
+        pairs, texts, keys = [], [], []
+        for batch in self.held_out.batches:
+            rows = batch.change_type != 0
+            state = objective.encode(batch.before[rows], batch.after[rows])
+            pairs.append(objective.model.pair_embedding(state).float())
+            texts.append(objective.model.embed_text(batch.caption_ids[rows], batch.caption_mask[rows]).float())
+            keys += batch.caption_ids[rows].tolist()
+        similarity = torch.cat(pairs) @ torch.cat(texts).T
+        numbers = {key: number for number, key in enumerate(dict.fromkeys(map(tuple, keys)))}
+        same = torch.tensor([numbers[tuple(key)] for key in keys], device=similarity.device)
+        right = same[:, None] == same[None, :]
+        to_text, to_pair = _ranks(similarity, right), _ranks(similarity.T, right)
+        return {
+            "R@1": float((to_text < 1).float().mean()),
+            "R@5": float((to_text < 5).float().mean()),
+            "R@10": float((to_text < 10).float().mean()),
+            "text_R@1": float((to_pair < 1).float().mean()),
+            "text_R@5": float((to_pair < 5).float().mean()),
+            "text_R@10": float((to_pair < 10).float().mean()),
+        }
+
+    def _captions(self, objective: CaptionObjective) -> dict[str, float]:
+        captions: list[str] = []
+        kinds_right, changed_right = [], []
+        for batch in self.held_out.batches:
+            state = objective.encode(batch.before, batch.after)
+            generated = objective.model.generate(state, self.options)
+            captions += [self.decode(ids) for ids in generated.ids[:, 0].tolist()]
+            kinds = _kinds(objective.model, state)
+            if kinds is not None:
+                known = batch.change_type >= 0
+                kinds_right.append((kinds == batch.change_type)[known])
+                changed_right.append(((kinds != 0) == (batch.change_type != 0))[known])
+        if self._scorer is None:
+            self._scorer = Scorer({str(i): texts for i, texts in enumerate(self.held_out.references)}, meteor=False)
+        corpus = self._scorer.score({str(i): text for i, text in enumerate(captions)}).corpus
+        results = {name: corpus[name] for name in SHOWN}
+        if kinds_right:
+            results["type_accuracy"] = float(torch.cat(kinds_right).float().mean())
+            results["changed_accuracy"] = float(torch.cat(changed_right).float().mean())
+        if self.held_out.check is not None:
+            true = self.held_out.check(captions)
+            results["fact_accuracy"] = sum(true) / len(true)
+        return results
+
+
+def _kinds(model: torch.nn.Module, state: VisualState) -> Tensor | None:
+    logits = model.change_logits(state)
+    return None if logits is None else logits.argmax(dim=-1)
+
+
+def _ranks(similarity: Tensor, right: Tensor) -> Tensor:
+    """How many wrong answers are ahead of each query's best right one."""
+    best = similarity.masked_fill(~right, float("-inf")).amax(dim=1, keepdim=True)
+    return ((similarity > best) & ~right).sum(dim=1)

@@ -1,0 +1,70 @@
+"""Every parameter gets the rate and the decay meant for it."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from spotchange.config.training import OptimizerSettings
+from spotchange.errors import ConfigError
+from spotchange.training.optimizers import build_optimizer, parameter_groups, set_rates
+
+
+class Whole(nn.Module):
+    """Names as an objective has them."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+        self.head = nn.Linear(4, 2)
+
+
+def found(module: nn.Module, settings: OptimizerSettings) -> dict[str, tuple[float, float]]:
+    """Learning rate and decay by name."""
+    names = {id(value): name for name, value in module.named_parameters()}
+    return {
+        names[id(value)]: (group["lr"], group["weight_decay"])
+        for group in parameter_groups(module, settings)
+        for value in group["params"]
+    }
+
+
+def test_first_fitting_pattern_wins(tiny_model: nn.Module) -> None:
+    settings = OptimizerSettings(lr=1e-4, part_lrs={"encoder.inter.*": 3e-6, "encoder.*": 1e-7}, weight_decay=0.2)
+    rates = found(Whole(tiny_model), settings)
+    assert rates["model.encoder.inter.0.attention.output.weight"] == (3e-6, 0.2)
+    assert rates["model.encoder.projection.weight"] == (1e-7, 0.2)
+    assert rates["head.weight"] == (1e-4, 0.2)
+
+
+def test_vectors_positions_and_temperature_do_not_decay(tiny_model: nn.Module) -> None:
+    rates = found(Whole(tiny_model), OptimizerSettings(weight_decay=0.1))
+    for name, (_, decay) in rates.items():
+        bare = name.rpartition(".")[2]
+        if bare in ("bias", "class_token", "logit_scale", "joint_positions", "positions", "before_vector"):
+            assert decay == 0.0, name
+    assert rates["model.encoder.projection.weight"][1] == 0.1
+
+
+def test_rate_zero_freezes(tiny_model: nn.Module) -> None:
+    rates = found(Whole(tiny_model), OptimizerSettings(part_lrs={"encoder.*": 0.0}))
+    assert not any(name.startswith("model.encoder.") for name in rates)
+    assert not tiny_model.encoder.projection.weight.requires_grad
+
+
+def test_a_pattern_that_fits_nothing_is_refused(tiny_model: nn.Module) -> None:
+    with pytest.raises(ConfigError, match="encodr"):
+        parameter_groups(Whole(tiny_model), OptimizerSettings(part_lrs={"encodr.*": 1e-7}))
+
+
+def test_everything_frozen_is_refused(tiny_model: nn.Module) -> None:
+    with pytest.raises(ConfigError, match="nothing is left"):
+        parameter_groups(Whole(tiny_model), OptimizerSettings(part_lrs={"*": 0.0}))
+
+
+def test_set_rates_multiplies_each_peak(tiny_model: nn.Module) -> None:
+    optimizer = build_optimizer(Whole(tiny_model), OptimizerSettings(lr=1e-3, part_lrs={"encoder.*": 1e-5}))
+    assert isinstance(optimizer, torch.optim.AdamW)
+    set_rates(optimizer, 0.5)
+    assert {group["lr"] for group in optimizer.param_groups} == {5e-4, 5e-6}
