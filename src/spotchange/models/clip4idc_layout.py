@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from spotchange.errors import ModelError
+
 _BLOCK = {
     "slf_attn.att.query": "attention.query",
     "slf_attn.output.dense": "attention.output",
@@ -25,7 +27,7 @@ _TOP = {
     "classifier.cls.predictions.transform.LayerNorm": "predict.norm",
     "classifier.cls.predictions": "predict",  # the bias a word
 }
-_TIED = (  # the published file holds CLIP's embeddings again under these names
+TIED = (  # the published file holds CLIP's embeddings again under these names
     "embeddings.word_embeddings.weight",
     "embeddings.position_embeddings.weight",
     "classifier.cls.predictions.decoder.weight",
@@ -33,8 +35,10 @@ _TIED = (  # the published file holds CLIP's embeddings again under these names
 _LAYER = re.compile(r"(encoder|decoder)\.layer\.(\d+)\.(.+)\.(weight|bias)")
 
 
-def captioner_settings(decoder: dict[str, Tensor]) -> dict[str, Any]:
+def captioner_settings(decoder: dict[str, Tensor], *, source: str) -> dict[str, Any]:
     """`captioner` settings from the shapes of `decoder.*`."""
+    if "embeddings.LayerNorm.weight" not in decoder:
+        raise ModelError(f"{source} is not a CLIP4IDC checkpoint; missing: decoder.embeddings.LayerNorm.weight")
     width = len(decoder["embeddings.LayerNorm.weight"])
 
     def count(part: str) -> int:
@@ -53,7 +57,7 @@ def captioner_weights(decoder: dict[str, Tensor]) -> dict[str, Tensor]:
     """`decoder.*` (prefix removed) in our names: BERT's separate projections joined where ours are one."""
     renamed: dict[str, Tensor] = {}
     for name, value in decoder.items():
-        if name in _TIED:
+        if name in TIED:
             continue
         layer = _LAYER.fullmatch(name)
         if layer is None:

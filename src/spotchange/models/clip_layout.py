@@ -1,6 +1,7 @@
 """Names of CLIP's weights in OpenAI's layout, which open_clip and the published CLIP4IDC share, and ours.
 
-Reading sizes from the tensors' shapes tells everything but the number of heads; CLIP's heads are 64 wide.
+Reading sizes from the tensors' shapes tells everything but the number of heads, which are 64 wide in all but
+the largest models.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from torch import Tensor
 from spotchange.config.model import ModelSettings
 from spotchange.errors import ModelError
 
-_HEAD_WIDTH = 64
+_HEAD_WIDTHS = {1280: 80, 1408: 88, 1664: 104}  # of open_clip's ViT-H, -g and -bigG; all others: 64
 _VISUAL = {
     "class_embedding": "encoder.backbone.class_token",
     "positional_embedding": "encoder.backbone.positions",
@@ -66,14 +67,14 @@ def settings_from_shapes(state: dict[str, Tensor], *, activation: str, source: s
             "image_size": [side * patch, side * patch],
             "patch": patch,
             "width": width,
-            "heads": max(1, width // _HEAD_WIDTH),
+            "heads": max(1, width // _HEAD_WIDTHS.get(width, 64)),
             "layers": layers,
             "activation": activation,
             "output_width": state["visual.proj"].shape[1],
         },
         "text": {
             "width": text_width,
-            "heads": max(1, text_width // _HEAD_WIDTH),
+            "heads": max(1, text_width // 64),
             "layers": _count_blocks(state, "transformer.resblocks."),
             "activation": activation,
             "context": len(state["positional_embedding"]),
@@ -82,12 +83,22 @@ def settings_from_shapes(state: dict[str, Tensor], *, activation: str, source: s
     }
 
 
+def strip_text_prefix(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """open_clip's newer files put the text tower under `text.`."""
+    return {name.removeprefix("text."): value for name, value in state.items() if name != "logit_bias"}
+
+
+def without_constants(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Weights only: OpenAI's archives also keep sizes and the causal mask."""
+    return {
+        name: value for name, value in state.items() if name not in _NOT_WEIGHTS and not name.endswith(".attn_mask")
+    }
+
+
 def from_openai(state: dict[str, Tensor], settings: ModelSettings) -> dict[str, Tensor]:
     """Rename (and transpose) to our layout; names nobody knows stay as they are and fail the check later."""
     renamed: dict[str, Tensor] = {}
-    for name, value in state.items():
-        if name in _NOT_WEIGHTS or name.endswith(".attn_mask"):
-            continue
+    for name, value in without_constants(state).items():
         ours = _our_name(name, settings)
         value = value.float() if value.is_floating_point() else value
         renamed[ours] = value.T.contiguous() if ours in _TRANSPOSED else value
@@ -147,8 +158,12 @@ _HF_BLOCK = {
 _HF_LAYER = re.compile(r"(vision|text)_model\.encoder\.layers\.(\d+)\.(.+)")
 
 
-def openai_from_transformers(state: dict[str, Tensor]) -> dict[str, Tensor]:
+def openai_from_transformers(state: dict[str, Tensor], *, source: str) -> dict[str, Tensor]:
     """A `CLIPModel` state dict in OpenAI's layout: queries, keys and values joined, projections transposed."""
+    split = [name.replace("q_proj", each) for name in state if "q_proj" in name for each in ("k_proj", "v_proj")]
+    missing = [name for name in split if name not in state]
+    if missing:
+        raise ModelError(f"{source} is not a complete checkpoint; missing: {', '.join(missing[:5])}")
     renamed: dict[str, Tensor] = {}
     for name, value in state.items():
         layer = _HF_LAYER.fullmatch(name)

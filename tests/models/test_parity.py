@@ -1,0 +1,73 @@
+"""A checkpoint made by the published layout's recipe must give the published program's numbers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from spotchange.models.folder import LoadedModel
+from spotchange.models.importing import import_model
+from spotchange.models.interface import VisualState
+
+TRUTH: dict[str, Any] = json.loads(Path(__file__).with_name("clip4idc_parity.json").read_text())
+TOLERANCE = {"atol": 1e-4, "rtol": 0}
+
+
+def published_checkpoint() -> dict[str, Tensor]:
+    """The recipe of the JSON: seeded weights, LayerNorms around one, tied names sharing storage."""
+    keys = sorted(TRUTH["keys"])
+    state = {}
+    for number, key in enumerate(keys):
+        generator = torch.Generator().manual_seed(1000 + number)
+        state[key] = torch.randn(TRUTH["keys"][key], generator=generator) * 0.02
+        if key.endswith(tuple(TRUTH["layernorm_suffixes"])):
+            state[key] += 1
+    state["clip.logit_scale"] = torch.tensor(4.6052)
+    return state | {tied: state[source] for tied, source in TRUTH["tied"].items()}
+
+
+@pytest.fixture(scope="module")
+def imported(tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
+    path = tmp_path_factory.mktemp("published") / "pytorch_model.bin"
+    torch.save(published_checkpoint(), path)
+    return import_model(path)
+
+
+@pytest.fixture(scope="module")
+def state(imported: LoadedModel) -> VisualState:
+    before, after = (torch.randn(2, 3, 224, 224, generator=torch.Generator().manual_seed(seed)) for seed in (7, 8))
+    with torch.no_grad():
+        return imported.model.encode(before, after)
+
+
+@torch.no_grad()
+def test_pair_and_text_embeddings(imported: LoadedModel, state: VisualState) -> None:
+    ids = torch.tensor(TRUTH["text_ids"])
+    model = imported.model
+    # The JSON keeps embeddings as they were before they are made unit length.
+    second = model.encoder.second_class_token
+    pair = state.tokens[:, [0, second]].mean(dim=1)
+    mask = (ids != 0).long()
+    text = model.text_encoder(model.words(ids), mask)
+    torch.testing.assert_close(pair[:, :8], torch.tensor(TRUTH["pair_embedding_first8"]), **TOLERANCE)
+    torch.testing.assert_close(text[:, :8], torch.tensor(TRUTH["text_embedding_first8"]), **TOLERANCE)
+    similarity = model.logit_scale.exp() * model.embed_text(ids, mask) @ model.pair_embedding(state).T
+    torch.testing.assert_close(similarity.flatten(), torch.tensor(TRUTH["similarity"]), **TOLERANCE)
+
+
+def test_visual_tokens(state: VisualState) -> None:
+    for place, values in TRUTH["visual_tokens_first4"].items():
+        torch.testing.assert_close(state.tokens[:, int(place), :4], torch.tensor(values), **TOLERANCE)
+
+
+@torch.no_grad()
+def test_caption_scores(imported: LoadedModel, state: VisualState) -> None:
+    logits = imported.model.caption_logits(state, torch.tensor(TRUTH["caption_ids"]))
+    expected = torch.tensor(TRUTH["caption_logits_at_vocab_0_100_40000"])
+    torch.testing.assert_close(logits[:, :, [0, 100, 40000]], expected, **TOLERANCE)
+    assert logits.argmax(dim=-1).tolist() == TRUTH["caption_argmax"]
