@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -11,6 +14,7 @@ from spotchange.scenes.arrays import (
     ADD,
     AFTER,
     BEFORE,
+    CHANGE_TYPES,
     COLOR,
     DROP,
     MATERIAL,
@@ -88,7 +92,8 @@ def test_counts_changes_and_attributes_are_uniform(scenes: SceneBatch) -> None:
 
     assert spread(np.bincount(scenes.count[:, 0])[3:]) < 4
     assert len(np.bincount(scenes.count[:, 0])) == 11
-    assert spread(np.bincount(scenes.change)[1:]) < 4
+    assert np.bincount(scenes.change).tolist() == [0, 800, 800, 800, 800, 800]
+    assert len({tuple(five) for five in scenes.change.reshape(-1, 5).tolist()}) > 100, "in every order"
     attributes = scenes.attributes[:, 0][present(scenes)[:, 0]]
     for part, values in ((COLOR, 8), (SHAPE, 3), (MATERIAL, 2)):
         counts = np.bincount(attributes[:, part])
@@ -189,9 +194,17 @@ def test_looks_vary_only_when_asked() -> None:
     assert (varied.camera == plain.camera).all()
 
 
-def test_official_split_sizes() -> None:
-    assert SPLIT_SCENES == {"train": 33_830, "val": 1_988, "test": 3_985}
-    assert sum(SPLIT_SCENES.values()) == 39_803
+def test_splits_have_the_official_size_and_mix_of_changes(shared: Path) -> None:
+    folder = shared / "data" / "annotations" / "clevr_change"
+    splits = json.loads((folder / "splits.json").read_text())
+    assert {split: len(numbers) for split, numbers in splits.items()} == SPLIT_SCENES
+    pictures = json.loads((folder / "type_mapping.json").read_text())
+    for split, numbers in splits.items():
+        ours = np.bincount(placed(SceneSettings(), SPLIT_SCENES[split]).change, minlength=6)
+        for name, files in pictures.items():
+            official = len(set(numbers) & {int(file.partition(".")[0]) for file in files})
+            kind = CHANGE_TYPES.index({"material": "texture"}.get(name, name))
+            assert abs(int(ours[kind]) - official) <= 5, (split, name)
 
 
 @pytest.mark.parametrize(

@@ -46,27 +46,27 @@ class LookRandomness(Settings):
 class SceneSettings(Settings):
     """The rules a scene keeps; the defaults are those of CLEVR-Change."""
 
-    min_objects: int = Field(3, ge=2, le=10)
-    max_objects: int = Field(10, ge=2, le=10)
-    area: float = Field(3.0, gt=0.0, le=6.0)
+    min_objects: int = Field(default=3, ge=2, le=10)
+    max_objects: int = Field(default=10, ge=2, le=10)
+    area: float = Field(default=3.0, gt=0.0, le=6.0)
     """Objects stand at x and y from -area to area."""
-    gap: float = Field(0.25, ge=0.0, le=3.0)
+    gap: float = Field(default=0.25, ge=0.0, le=3.0)
     """Least distance between the outlines of two objects, each taken as a circle."""
-    margin: float = Field(0.4, ge=0.0, le=3.0)
+    margin: float = Field(default=0.4, ge=0.0, le=3.0)
     """Least distance of two centres along the first camera's left-right and front-behind directions."""
-    tries: int = Field(50, ge=1, le=500)
+    tries: int = Field(default=50, ge=1, le=500)
     """Places tried for one object before the whole scene is drawn anew."""
     changes: tuple[ChangeName, ...] = CHANGE_NAMES
     """Kinds of change, all equally often."""
-    move_distance: float = Field(1.0, ge=0.0, le=8.0)
+    move_distance: float = Field(default=1.0, ge=0.0, le=8.0)
     """A moved object goes at least this far."""
-    camera_jitter: float = Field(1.0, ge=0.0, le=3.0)
+    camera_jitter: float = Field(default=1.0, ge=0.0, le=3.0)
     """Each axis of the first camera, and of the two others on top of it, moves by up to this much."""
-    camera_turn: float = Field(0.0, ge=0.0, le=180.0)
+    camera_turn: float = Field(default=0.0, ge=0.0, le=180.0)
     """The second pictures' cameras go around the scene by up to this many degrees either way."""
-    lamp_jitter: float = Field(1.0, ge=0.0, le=2.0)
+    lamp_jitter: float = Field(default=1.0, ge=0.0, le=2.0)
     """Each axis of each lamp moves by up to this much, once per scene."""
-    min_visible_pixels: int = Field(400, ge=0, le=20000)
+    min_visible_pixels: int = Field(default=400, ge=0, le=20000)
     """Pixels, counted at 480x320, that every object shows in the picture before and the changed one also after."""
     look: LookRandomness = LookRandomness()
 
@@ -120,3 +120,27 @@ def scene_preset(name: str, **changes: Any) -> SceneSettings:
     if name not in PRESETS:
         raise ConfigError(f"unknown preset '{name}'", hint=f"known presets: {', '.join(PRESETS)}")
     return SceneSettings.from_mapping(PRESETS[name] | changes, source=f"preset {name}")
+
+
+class DatasetPlan(Settings):
+    """A data set to write: which scenes, how their pictures look, how much is said about them."""
+
+    preset: str = "clevr-change"
+    seed: int = Field(default=0, ge=0, lt=2**48)
+    split: Literal["train", "val", "test"] = "train"
+    width: int = Field(default=480, ge=32, le=4096)
+    height: int = Field(default=320, ge=32, le=4096)
+    quality: Literal["fast", "faithful"] = "faithful"
+    references: int = Field(default=6, ge=6, le=9)
+    """Different captions of each pair; of "no change" there are nine."""
+    masks: bool = False
+    """Write a mask of the changed object for every change pair."""
+    scenes: SceneSettings = SceneSettings()
+
+
+def proportional_scenes(scenes: int) -> dict[str, int]:
+    """How many of `scenes` go to each split, in the official proportions."""
+    total = sum(SPLIT_SCENES.values())
+    shares = {split: scenes * size // total for split, size in SPLIT_SCENES.items()}
+    shares["train"] += scenes - sum(shares.values())
+    return shares

@@ -49,6 +49,7 @@ MAX_ATTEMPTS = 1 << 10
 PLAN_STREAM = 1 << 32
 VIEW_STREAM = 1 << 33
 LOOK_STREAM = 1 << 34
+KIND_STREAM = 1 << 35
 
 # Draws of one object stand together: attributes first, then two numbers per try for its place.
 DRAWS_PER_OBJECT = 1024
@@ -199,6 +200,25 @@ def make_change(s, kind, objects, key, rules, camera, attributes, placement, cou
 
 
 @njit
+def kind_of(seed, scene, changes):
+    """The scene's change. Neighbouring scenes share out the kinds in random order, so every split holds all of them
+    equally often, as the official splits do."""
+    kinds = changes.shape[0]
+    place = scene % kinds
+    key = stream_key(seed, scene // kinds, KIND_STREAM)
+    for kind in range(kinds):
+        own = uniform(key, kind)
+        before = 0
+        for other in range(kinds):
+            drawn = uniform(key, other)
+            if drawn < own or (drawn == own and other < kind):
+                before += 1
+        if before == place:
+            return np.int64(changes[kind])
+    return np.int64(changes[0])  # never reached: ranks are a permutation
+
+
+@njit
 def sample_scene(
     s, seed, rules, changes, attempts, scene_id, count, attributes, placement, camera, lamps, look, change, target
 ):
@@ -212,7 +232,7 @@ def sample_scene(
     plan = stream_key(seed, scene_id[s], PLAN_STREAM)
     fewest = np.int64(rules[FEWEST])
     objects = fewest + below(plan, 0, np.int64(rules[MOST]) - fewest + 1)
-    kind = np.int64(changes[below(plan, 1, changes.shape[0])])
+    kind = kind_of(seed, scene_id[s], changes)
     change[s] = kind
     looks = stream_key(seed, scene_id[s], LOOK_STREAM)
     for column in range(look.shape[1]):

@@ -1,0 +1,131 @@
+"""`spotchange generate`: a data set of scenes made from nothing."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from spotchange.cli.output import notes, print_json, progress
+from spotchange.config.base import apply_override
+from spotchange.config.scenes import SPLIT_SCENES, DatasetPlan, proportional_scenes, scene_preset
+from spotchange.errors import InputError
+
+ALL = "all"
+
+
+def generate(
+    out: Annotated[Path, typer.Option(help="Folder of the data set; each split is a folder in it.")],
+    pairs: Annotated[
+        int | None, typer.Option(help="Rows to write, two a scene. Without it: as many as the official split has.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same scenes.")] = 0,
+    split: Annotated[str, typer.Option(help="train, val, test, or all in the official proportions.")] = "train",
+    size: Annotated[str, typer.Option(help="Width x height of the pictures in pixels.")] = "480x320",
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    start: Annotated[int, typer.Option(min=0, help="Number of the first scene, to share work over machines.")] = 0,
+    preset: Annotated[str, typer.Option(help="clevr-change, or clevr-dc with strong camera moves.")] = "clevr-change",
+    quality: Annotated[str, typer.Option(help="faithful, or fast.")] = "faithful",
+    references: Annotated[int, typer.Option(help="Different captions a pair, 6 to 9.")] = 6,
+    changes: Annotated[str | None, typer.Option(help="Kinds of change, such as color,move; default all.")] = None,
+    masks: Annotated[bool, typer.Option("--masks", help="Also write a mask of the changed object.")] = False,
+    overrides: Annotated[
+        list[str] | None, typer.Option("--set", help="A scene setting, such as max_objects=5 or look.jpeg=0.5.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON.")] = False,
+) -> None:
+    """Make a data set: scenes, pictures, captions and facts.
+
+    Run the same command again to go on after an interruption.
+    """
+    plans = _plans(
+        split,
+        {
+            "preset": preset,
+            "seed": seed,
+            "quality": quality,
+            "references": references,
+            "masks": masks,
+            **parse_size(size),
+            "scenes": _scene_values(preset, changes, overrides or []),
+        },
+    )
+    scenes = _scenes(split, pairs)
+    began = time.perf_counter()
+
+    from spotchange.scenes.generate import generate_split
+
+    where = pick_device(device)
+    written = []
+    with progress() as bar:
+        for plan in plans:
+            task = bar.add_task(f"{plan.split}: pairs", total=2 * scenes[plan.split])
+            written.append(
+                generate_split(
+                    plan,
+                    out=out,
+                    scenes=scenes[plan.split],
+                    start=start,
+                    device=where,
+                    on_pairs=lambda done, task=task: bar.advance(task, done),  # type: ignore[misc]
+                )
+            )
+    seconds = round(time.perf_counter() - began, 2)
+    if as_json:
+        print_json({"out": str(out), "seed": seed, "splits": [vars(each) for each in written], "seconds": seconds})
+        return
+    for each in written:
+        notes().print(f"{out / each.split}: {each.pairs} pairs ({each.new_pairs} new)", markup=False, soft_wrap=True)
+
+
+def parse_size(text: str) -> dict[str, int]:
+    """Width and height from "480x320"."""
+    width, separator, height = text.lower().partition("x")
+    if not separator or not width.isdecimal() or not height.isdecimal():
+        raise InputError(f"--size {text!r} is not of the form 480x320")
+    return {"width": int(width), "height": int(height)}
+
+
+def pick_device(name: str) -> str:
+    """A device that is there; auto prefers CUDA."""
+    if name == "cpu":
+        return name
+    import torch
+
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if name.partition(":")[0] != "cuda":
+        raise InputError(f"unknown device '{name}'", hint="use auto, cpu, cuda or cuda:N")
+    if not torch.cuda.is_available():
+        raise InputError("there is no CUDA device here", hint="use --device cpu")
+    return name
+
+
+def _scene_values(preset: str, changes: str | None, overrides: list[str]) -> dict[str, Any]:
+    values: dict[str, Any] = {} if changes is None else {"changes": changes}
+    for override in overrides:
+        apply_override(values, override)
+    return scene_preset(preset, **values).model_dump(mode="json")
+
+
+def _plans(split: str, values: dict[str, Any]) -> list[DatasetPlan]:
+    splits = list(SPLIT_SCENES) if split == ALL else [split]
+    if not set(splits) <= set(SPLIT_SCENES):
+        raise InputError(f"unknown split '{split}'", hint=f"use {', '.join(SPLIT_SCENES)} or {ALL}")
+    return [DatasetPlan.from_mapping(values | {"split": each}, source="generate") for each in splits]
+
+
+def _scenes(split: str, pairs: int | None) -> dict[str, int]:
+    """How many scenes each split gets."""
+    if pairs is None:
+        return dict(SPLIT_SCENES)
+    if pairs < 2:
+        raise InputError(f"--pairs must be at least 2, not {pairs}", hint="every scene gives two pairs")
+    if pairs % 2:
+        raise InputError(
+            f"--pairs must be even, not {pairs}: every scene gives a change pair and a distractor pair",
+            hint=f"use {pairs - 1} or {pairs + 1}" if pairs > 2 else None,
+        )
+    return proportional_scenes(pairs // 2) if split == ALL else {split: pairs // 2}

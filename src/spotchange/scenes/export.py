@@ -1,0 +1,122 @@
+"""One scene on its way to disk: three pictures, two rows, one line of scene JSON."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from spotchange.scenes.arrays import AFTER, BEFORE, CHANGE_TYPES, MAX_OBJECTS, SAME, SHAPE, SceneBatch
+from spotchange.scenes.changes import facts
+
+PICTURE_NAMES = ("before", "after", "same")
+FOLDER = "images"
+
+
+def scene_name(number: int) -> str:
+    """The scene's number as files and rows write it."""
+    return f"{number:06d}"
+
+
+def picture_file(number: int, picture: int) -> str:
+    """Path of a picture beside the metadata file."""
+    return f"{FOLDER}/{scene_name(number)}_{PICTURE_NAMES[picture]}.png"
+
+
+def mask_file(number: int) -> str:
+    """Path of the mask of a scene's changed object."""
+    return f"masks/{scene_name(number)}.png"
+
+
+def scene_rows(
+    batch: SceneBatch, scene: int, boxes: np.ndarray, captions: Sequence[Sequence[str]], *, masks: bool
+) -> list[dict[str, Any]]:
+    """The change row and the distractor row of one scene.
+
+    Args:
+        batch: Scenes as numpy arrays.
+        scene: Which of them.
+        boxes: int (pictures, slots, 4) of this scene: x, y, width, height; width 0 where nothing is seen.
+        captions: Sentences of the change pair and of the distractor pair.
+        masks: Whether the change row names a mask.
+    """
+    number = int(batch.scene_id[scene])
+    rows = []
+    for letter, second, kind, told in (
+        ("c", AFTER, CHANGE_TYPES[batch.change[scene]], facts(batch, scene)),
+        ("n", SAME, CHANGE_TYPES[0], {}),
+    ):
+        row = {
+            "id": scene_name(number) + letter,
+            "before_file_name": picture_file(number, BEFORE),
+            "after_file_name": picture_file(number, second),
+            "captions": list(captions[len(rows)]),
+            "change_type": kind,
+            "facts": told,
+            "before_boxes": _changed_box(batch, scene, boxes, 0) if letter == "c" else [],
+            "after_boxes": _changed_box(batch, scene, boxes, 1) if letter == "c" else [],
+            "scene_id": number,
+            "iou": round(mean_iou(batch, scene, boxes, second), 5),
+        }
+        if masks and letter == "c":
+            row["mask_file_name"] = mask_file(number)
+        rows.append(row)
+    return rows
+
+
+def _changed_box(batch: SceneBatch, scene: int, boxes: np.ndarray, version: int) -> list[list[int]]:
+    """Where the changed object is seen before (version 0) or after (1): one box, or none where it is not there."""
+    slot = batch.target[scene, version]
+    return [[int(side) for side in boxes[version, slot]]] if slot >= 0 and boxes[version, slot, 2] > 0 else []
+
+
+def mean_iou(batch: SceneBatch, scene: int, boxes: np.ndarray, second: int) -> float:
+    """How far the second picture's view is from the first's: the original's measure of difficulty, small is hard.
+
+    The mean overlap (intersection over union) of the boxes of every object that stands in the same place in both
+    pictures and is seen in both. The original's file does not say which objects count; its values do not differ
+    between moves and other changes, so a moved object cannot be among them.
+    """
+    version = 0 if second == SAME else 1
+    first_slots, slots = batch.attributes[scene, 0, :, SHAPE], batch.attributes[scene, version, :, SHAPE]
+    still = (batch.placement[scene, 0] == batch.placement[scene, version]).all(1)
+    counted = (first_slots >= 0) & (slots >= 0) & still & (boxes[BEFORE, :, 2] > 0) & (boxes[second, :, 2] > 0)
+    overlaps = [_iou(boxes[BEFORE, slot], boxes[second, slot]) for slot in np.flatnonzero(counted)]
+    return float(np.mean(overlaps)) if overlaps else 0.0
+
+
+def _iou(first: np.ndarray, second: np.ndarray) -> float:
+    corner = np.maximum(first[:2], second[:2])
+    opposite = np.minimum(first[:2] + first[2:], second[:2] + second[2:])
+    shared = float(np.prod(np.maximum(opposite - corner, 0)))
+    return shared / (float(np.prod(first[2:])) + float(np.prod(second[2:])) - shared)
+
+
+def object_boxes(ids: np.ndarray) -> np.ndarray:
+    """int32 (pictures, slots, 4): x, y, width, height of every object in id images (pictures, H, W)."""
+    boxes = np.zeros((len(ids), MAX_OBJECTS, 4), np.int32)
+    for picture, image in enumerate(ids):
+        for slot in np.unique(image[image > 0]).astype(int) - 1:
+            rows, columns = (np.flatnonzero((image == slot + 1).any(axis)) for axis in (1, 0))
+            boxes[picture, slot] = columns[0], rows[0], np.ptp(columns) + 1, np.ptp(rows) + 1
+    return boxes
+
+
+def change_mask(batch: SceneBatch, scene: int, ids: np.ndarray) -> np.ndarray:
+    """uint8 (H, W): 255 where the changed object is seen in the picture before or the picture after."""
+    mask = np.zeros(ids.shape[1:], bool)
+    for version in (0, 1):
+        if batch.target[scene, version] >= 0:
+            mask |= ids[version] == batch.target[scene, version] + 1
+    return mask.astype(np.uint8) * 255
+
+
+def encode_png(image: np.ndarray) -> bytes:
+    """A picture (3, H, W) or mask (H, W) as PNG, packed quickly: the same pixels give the same bytes."""
+    buffer = io.BytesIO()
+    pixels = image if image.ndim == 2 else np.ascontiguousarray(image.transpose(1, 2, 0))
+    Image.fromarray(pixels).save(buffer, "PNG", compress_level=1)
+    return buffer.getvalue()

@@ -1,0 +1,40 @@
+"""The three pictures of every scene, with the effects that the settings ask for."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from spotchange.config.scenes import LookRandomness
+from spotchange.scenes.arrays import AFTER, BEFORE, SAME, SceneBatch
+from spotchange.scenes.effects import apply_effects
+from spotchange.scenes.render import render
+
+PICTURES = (BEFORE, AFTER, SAME)
+_SEED_STEP = 0x9E3779B1  # keeps the draws of neighbouring seeds apart
+
+
+def draw_pictures(
+    batch: SceneBatch, look: LookRandomness, *, seed: int, width: int, height: int, quality: str, device: str
+) -> tuple[Tensor, Tensor]:
+    """Draw every scene before, after and from the third camera.
+
+    Args:
+        batch: The scenes; their lamps and materials already have the look that was drawn for them.
+        look: How strong blur, noise and JPEG are.
+        seed: Of the world, for the draws of these effects.
+        width: Of the pictures, in pixels.
+        height: See width.
+        quality: Effort of the renderer.
+        device: Where to draw.
+
+    Returns:
+        uint8 images (S, 3, 3, H, W) and object ids (S, 3, H, W), 0 for the ground, else slot + 1.
+    """
+    drawn = render(batch, width=width, height=height, quality=quality, device=device, pictures=PICTURES)
+    images, ids = torch.as_tensor(drawn.images), torch.as_tensor(drawn.ids)
+    scene_id = torch.as_tensor(batch.scene_id)
+    keys = scene_id[:, None] * len(PICTURES) + torch.arange(len(PICTURES), device=images.device)
+    keys = keys.flatten() + seed * _SEED_STEP % (1 << 62)
+    changed = apply_effects(images.flatten(0, 1), keys, blur=look.blur, noise=look.noise, jpeg=look.jpeg)
+    return changed.reshape(images.shape), ids

@@ -1,0 +1,174 @@
+"""The training stream: scenes drawn, rendered and described on the device, none seen twice, nothing on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from spotchange.config.scenes import SceneSettings
+from spotchange.errors import ConfigError
+from spotchange.scenes.arrays import AFTER, BEFORE, SAME, SceneBatch
+from spotchange.scenes.changes import answers, as_tensors
+from spotchange.scenes.pictures import draw_pictures
+from spotchange.scenes.patches import patch_truth
+from spotchange.scenes.render import QUALITIES
+from spotchange.scenes.vocabulary import PAD_ID
+from spotchange.scenes.world import World
+from spotchange.scenes.writer import write_captions
+
+# The streams of one seed: a model never trains on a scene of the splits that are generated with its seed.
+SPLIT_STREAMS = {"train": 0, "val": 1, "test": 2}
+_TRAINING_STREAM = 3
+_STREAMS = 4
+
+_CHUNK = {"cpu": 32, "cuda": 8192}
+
+
+def world_seed(seed: int, split: str | None = None) -> int:
+    """The seed of a split's world, or of the training stream's."""
+    return seed * _STREAMS + (_TRAINING_STREAM if split is None else SPLIT_STREAMS[split])
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamBatch:
+    """N pairs on the device; rows 2k and 2k + 1 are the change and the distractor of one scene.
+
+    The fields are those of the training batch (`data.batches.PairBatch`), all of them filled.
+    """
+
+    before: Tensor  # uint8 (N, 3, H, W)
+    after: Tensor  # uint8 (N, 3, H, W)
+    caption_ids: Tensor  # int64 (N, words): [BOS] words [EOS] [PAD]..., ids of `scenes.vocabulary`
+    caption_mask: Tensor  # bool (N, words)
+    change_type: Tensor  # int64 (N,): index into CHANGE_TYPES
+    scene_id: Tensor  # int64 (N,)
+    patch_attributes: Tensor  # int8 (N, 2, patches, 4), -1 where no object
+    change_mask: Tensor  # bool (N, 2, patches)
+    answer: Tensor  # int64 (N, 6): see `changes.answers`; -1 for distractors
+
+
+class SceneStream:
+    """Endless batches of fresh pairs.
+
+    Rank r of w takes the scenes r, r + w, r + 2w and so on, so ranks never share a scene. The stream stands at a
+    scene number and nothing else: `state_dict` is enough to go on exactly, with any batch size.
+    """
+
+    def __init__(
+        self,
+        settings: SceneSettings,
+        *,
+        device: str,
+        seed: int,
+        scenes_per_batch: int,
+        rank: int = 0,
+        world_size: int = 1,
+        width: int = 224,
+        height: int = 224,
+        grid: tuple[int, int] = (7, 7),
+        quality: str = "fast",
+        scenes_per_chunk: int | None = None,
+    ) -> None:
+        """Prepare the stream; nothing is drawn before the first batch is asked for.
+
+        Args:
+            settings: Rules of the scenes and how their look varies.
+            device: "cpu", "cuda" or "cuda:N".
+            seed: With the scene's number it fixes everything about a pair.
+            scenes_per_batch: Each gives two rows.
+            rank: Which part of the scenes this process takes.
+            world_size: How many processes share them.
+            width: Of the pictures, in pixels.
+            height: See width.
+            grid: Rows and columns of patches, for the truth per patch.
+            quality: Effort of the renderer, a name in `render.QUALITIES`.
+            scenes_per_chunk: Scenes sampled together ahead of rendering; it does not change what is drawn.
+        """
+        if scenes_per_batch < 1:
+            raise ConfigError(f"scenes_per_batch must be at least 1, not {scenes_per_batch}")
+        if not 0 <= rank < world_size:
+            raise ConfigError(f"rank {rank} is not one of {world_size}")
+        if quality not in QUALITIES:
+            raise ConfigError(f"unknown quality '{quality}'", hint=f"one of: {', '.join(QUALITIES)}")
+        if width < grid[1] or height < grid[0]:
+            raise ConfigError(f"pictures of {width}x{height} pixels do not hold {grid[0]} rows of {grid[1]} patches")
+        self.settings, self.seed, self.device = settings, seed, device
+        self.rank, self.world_size, self.scenes_per_batch = rank, world_size, scenes_per_batch
+        self.width, self.height, self.grid, self.quality = width, height, grid, quality
+        self.world = World(settings, seed=world_seed(seed), device=device)
+        self.world.check_room()
+        chunk = scenes_per_chunk or _CHUNK[device.partition(":")[0]]
+        self._chunk_size = -(-chunk // scenes_per_batch) * scenes_per_batch  # whole batches, so that none is left over
+        self._next = rank  # number of the next scene
+        self._chunk: SceneBatch | None = None
+        self._chunk_start = rank
+
+    def __iter__(self) -> Iterator[StreamBatch]:
+        return self
+
+    def __next__(self) -> StreamBatch:
+        batch = self._take(self.scenes_per_batch)
+        self._next += self.scenes_per_batch * self.world_size
+        return self.render_pairs(batch)
+
+    def state_dict(self) -> dict[str, int]:
+        """Where the stream stands, for all ranks alike."""
+        return {"seed": self.seed, "next_scene": self._next - self.rank}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        """Go on where another stream of the same seed stopped."""
+        if state["seed"] != self.seed:
+            raise ConfigError(f"the stream was saved with seed {state['seed']}, not {self.seed}")
+        self._next = state["next_scene"] + self.rank
+
+    def render_pairs(self, batch: SceneBatch) -> StreamBatch:
+        """Both pairs of every scene, with captions and truth."""
+        images, ids = draw_pictures(
+            batch,
+            self.settings.look,
+            seed=self.world.seed,
+            width=self.width,
+            height=self.height,
+            quality=self.quality,
+            device=self.device,
+        )
+        scenes = as_tensors(batch)
+        captions = torch.as_tensor(write_captions(batch, seed=self.world.seed, per_pair=1))
+        captions = captions[:, :, 0].reshape(2 * len(batch), -1).long()
+        attributes, mask = patch_truth(scenes, ids, self.grid)
+        return StreamBatch(
+            before=_pair_up(images[:, BEFORE], images[:, BEFORE]),
+            after=_pair_up(images[:, AFTER], images[:, SAME]),
+            caption_ids=captions,
+            caption_mask=captions != PAD_ID,
+            change_type=_pair_up(scenes.change.long(), torch.zeros_like(scenes.change).long()),
+            scene_id=_pair_up(scenes.scene_id, scenes.scene_id),
+            patch_attributes=attributes,
+            change_mask=mask,
+            answer=_pair_up(answers(scenes), torch.full((len(batch), 6), -1, device=images.device)),
+        )
+
+    def _take(self, scenes: int) -> SceneBatch:
+        """The next scenes of this rank, from a chunk sampled ahead."""
+        step = self.world_size
+        if self._chunk is not None:
+            first, odd = divmod(self._next - self._chunk_start, step)
+            if odd == 0 and first >= 0 and first + scenes <= len(self._chunk):
+                return self._chunk[first : first + scenes]
+        self._chunk_start = self._next
+        self._chunk = self.world.scenes(self._next + step * np.arange(self._chunk_size))
+        return self._chunk[:scenes]
+
+
+def _pair_up(change: Tensor, distractor: Tensor) -> Tensor:
+    """Rows of changes and distractors in turn."""
+    return torch.stack([change, distractor], 1).flatten(0, 1)
+
+
+def as_dict(batch: StreamBatch) -> dict[str, Tensor]:
+    """The fields by name, as the training batch takes them."""
+    return dict(vars(batch))
