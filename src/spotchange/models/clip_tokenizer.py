@@ -20,7 +20,7 @@ _SPLIT = r"'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"
 
 def clip_tokenizer() -> Tokenizer:
     """CLIP's tokenizer: 49,408 tokens, begin and end tokens put around; pad with id 0, as CLIP does."""
-    from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+    from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers, processors
 
     merges = _read_merges()
     letters = _byte_letters()
@@ -50,8 +50,15 @@ def clip_tokenizer() -> Tokenizer:
     tokenizer.post_processor = processors.TemplateProcessing(
         single=f"{BEGIN} $A {END}", special_tokens=[(BEGIN, ids[BEGIN]), (END, ids[END])]
     )
-    tokenizer.decoder = decoders.Sequence([decoders.ByteLevel(), decoders.Replace(_END_OF_WORD, " ")])
+    make_readable(tokenizer)
     return tokenizer
+
+
+def make_readable(tokenizer: Tokenizer) -> None:
+    """Let ids decode to words with blanks between; the hub's CLIP files leave `</w>` in the text."""
+    from tokenizers import decoders
+
+    tokenizer.decoder = decoders.Sequence([decoders.ByteLevel(), decoders.Replace(_END_OF_WORD, " ")])
 
 
 def _read_merges() -> list[tuple[str, str]]:

@@ -26,6 +26,7 @@ from spotchange.models.clip_layout import (
     strip_text_prefix,
     without_constants,
 )
+from spotchange.models.clip_tokenizer import clip_tokenizer, make_readable
 from spotchange.models.expected_layout import captioner_shapes, check_shapes, clip_shapes, pair_shapes
 from spotchange.models.folder import LoadedModel, save_model
 from spotchange.models.preprocess import Preprocessor
@@ -194,8 +195,6 @@ def _build_seeded(settings: ModelSettings) -> nn.Module:
 
 
 def _tokenizer(found: _Source, settings: ModelSettings) -> Tokenizer:
-    from spotchange.models.clip_tokenizer import clip_tokenizer
-
     tokenizer = found.tokenizer or clip_tokenizer()
     if vocabulary_of(tokenizer) != settings.vocabulary:
         raise ModelError(f"{found.name}: its {settings.vocabulary.size} words are not those of its tokenizer")
@@ -206,9 +205,13 @@ def _read_tokenizer(path: Path) -> Tokenizer:
     from tokenizers import Tokenizer
 
     try:
-        return Tokenizer.from_file(str(path))
+        tokenizer = Tokenizer.from_file(str(path))
     except Exception as error:  # the tokenizers library raises bare Exception
         raise ModelError(f"{path} is not a tokenizer: {error}") from error
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    make_readable(tokenizer)
+    return tokenizer
 
 
 def _read_json(path: Path) -> dict[str, Any]:
