@@ -1,7 +1,7 @@
 """Caption metrics: the standard numbers, exactly, without Java or torch."""
 
 from spotchange.metrics.constant import ConstantCaption, best_constant
-from spotchange.metrics.inputs import match_ids, read_predictions, read_references
+from spotchange.metrics.inputs import match_ids, read_predictions, read_references, read_results
 from spotchange.metrics.scoring import METRICS, Scorer, ScoreResult, score
 from spotchange.metrics.significance import Comparison, bootstrap_intervals, paired_comparison
 
@@ -17,5 +17,6 @@ __all__ = [
     "paired_comparison",
     "read_predictions",
     "read_references",
+    "read_results",
     "score",
 ]

@@ -30,6 +30,18 @@ def read_predictions(path: str | PathLike[str]) -> dict[str, str]:
     return predictions
 
 
+def read_results(path: str | PathLike[str]) -> dict[str, dict[str, Any]]:
+    """Read captions with whatever else stands in their rows, such as the verdicts of `spotchange caption`.
+
+    A plain `{id: caption}` file gives rows with a caption only.
+    """
+    captions = read_predictions(path)
+    content = _load(Path(path))
+    rows = content.get("annotations", []) if isinstance(content, dict) else content
+    known = {_identity(Path(path), row, number): row for number, row in enumerate(rows, 1)}
+    return {name: {**known.get(name, {}), "caption": caption} for name, caption in captions.items()}
+
+
 def read_references(path: str | PathLike[str]) -> dict[str, list[str]]:
     """Read the references of each id: `{id: [text]}`, JSON lines with `id` and `captions`, or COCO annotations.
 

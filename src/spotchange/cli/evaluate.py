@@ -1,0 +1,98 @@
+"""`spotchange evaluate`: every number about a model, or any system's captions, on a data set."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from spotchange.cli.output import notes, print_json, progress, tables
+
+if TYPE_CHECKING:
+    from spotchange.evaluation.evaluate import Evaluation
+
+LOOKS = {"system": "bold", "interval": "dim", "constant": "dim italic", "published": ""}
+
+
+def evaluate(
+    model: Annotated[str, typer.Argument(help="A model folder, 'bundled', or a file of captions (JSON, JSON lines).")],
+    data_set: Annotated[Path, typer.Argument(metavar="DATASET", help="A folder with SPLIT/metadata.jsonl in it.")],
+    split: Annotated[str, typer.Option(help="Which split; choose settings on val, report on test.")] = "val",
+    as_json: Annotated[bool, typer.Option("--json", help="Print everything, item scores included, as JSON.")] = False,
+    report: Annotated[Path | None, typer.Option(help="Write a page with tables, plots and pairs here.")] = None,
+    retrieval: Annotated[
+        bool, typer.Option("--retrieval", help="Rank captions for pairs and pairs for captions too.")
+    ] = False,
+    compare: Annotated[str | None, typer.Option(help="Another model or captions file, with a paired test.")] = None,
+    published: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Print the papers' rows: clevr-change, spot-the-diff, ...")
+    ] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the first N pairs.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    batch_size: Annotated[int, typer.Option(min=1, help="Pairs computed together.")] = 16,
+    beam: Annotated[int, typer.Option(min=1, max=32, help="Sentences kept while searching.")] = 3,
+    seed: Annotated[int, typer.Option(help="Seed of intervals and tests.")] = 0,
+) -> None:
+    """Caption a split and measure: standard metrics, verdicts, facts, pointing; in total and by change type."""
+    from spotchange.evaluation.evaluate import EvaluationOptions
+    from spotchange.evaluation.evaluate import evaluate as run
+    from spotchange.evaluation.outputs import SystemOutputs, outputs_of
+
+    options = EvaluationOptions(
+        split=split,
+        compare=compare,
+        published=published,
+        retrieval=retrieval,
+        limit=limit,
+        device=device,
+        batch_size=batch_size,
+        beams=beam,
+        seed=seed,
+    )
+
+    def answer(name: str, rows: list) -> SystemOutputs:  # type: ignore[type-arg]
+        with progress() as bar:
+            task = bar.add_task(f"captions of {name}", total=len(rows))
+            return outputs_of(
+                name,
+                rows,
+                device=device,
+                batch_size=batch_size,
+                beams=beam,
+                advance=lambda done: bar.advance(task, done),
+            )
+
+    evaluation = run(model, data_set, options, answer=answer)
+    for note in evaluation.notes:
+        notes().print("note:", note, markup=False, soft_wrap=True)
+    if report is not None:
+        from spotchange.evaluation.report import write_report
+
+        write_report(evaluation, report)
+        notes().print(f"report: {report}", markup=False, soft_wrap=True)
+    if as_json:
+        print_json(evaluation.as_dict())
+    else:
+        _print_tables(evaluation)
+
+
+def _print_tables(evaluation: Evaluation) -> None:
+    from rich.table import Table
+
+    from spotchange.evaluation.published import CAVEAT
+    from spotchange.evaluation.tables import tables_of
+
+    console = tables()
+    for table in tables_of(evaluation):
+        drawn = Table(title=table.title, title_justify="left")
+        for place, name in enumerate(table.header):
+            drawn.add_column(name, justify="left" if place == 0 else "right")
+        for line in table.lines:
+            drawn.add_row(*line.cells, style=LOOKS[line.look])
+        console.print(drawn)
+    console.print(str(evaluation.constant_caption), markup=False, soft_wrap=True)
+    for system in evaluation.systems:
+        console.print(system.signature, markup=False, soft_wrap=True)
+    if evaluation.published:
+        console.print(CAVEAT, markup=False, soft_wrap=True)

@@ -1,0 +1,132 @@
+"""Small drawings for the report, as SVG text: bars side by side, a histogram, a confusion table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+
+import numpy as np
+
+COLORS = ("#2563a8", "#c2571a", "#9aa3ad")  # system, other system, constant
+_LEFT, _TOP, _BOTTOM = 46, 14, 46
+_PLOT_HEIGHT = 170
+
+
+def grouped_bars(groups: Sequence[str], series: Mapping[str, Sequence[float]], *, unit: str) -> str:
+    """Bars for each group side by side, one colour a series.
+
+    Args:
+        groups: names under the bars.
+        series: values by name of the series, one for each group.
+        unit: what the axis counts.
+    """
+    top = _round_up(max((value for values in series.values() for value in values), default=0))
+    width_of_group = max(56, 22 * len(series) + 18)
+    width = _LEFT + width_of_group * len(groups) + 10
+    parts = [_axis(top, width, unit)]
+    for place, group in enumerate(groups):
+        start = _LEFT + place * width_of_group
+        bar = (width_of_group - 14) / len(series)
+        for number, (name, values) in enumerate(series.items()):
+            x = start + 7 + number * bar
+            parts.append(
+                _bar(
+                    x,
+                    bar - 2,
+                    values[place] / top,
+                    COLORS[number % len(COLORS)],
+                    f"{name}, {group}: {values[place]:.1f}",
+                )
+            )
+            parts.append(_text(x + bar / 2 - 1, _y(values[place] / top) - 3, f"{values[place]:.0f}", size=9))
+        parts.append(_text(start + width_of_group / 2, _TOP + _PLOT_HEIGHT + 15, group))
+    legend = _legend(list(series))
+    return _svg(width, parts + legend)
+
+
+def histogram(values: Sequence[float], *, bins: int, top: float, unit: str, color: int = 0) -> str:
+    """How many items fall into each step from 0 to `top`."""
+    counts, edges = np.histogram(np.clip(values, 0, top), bins=bins, range=(0, top))
+    most = _round_up(float(counts.max()))
+    step = 26
+    width = _LEFT + step * bins + 20
+    parts = [_axis(most, width, "pairs")]
+    for place, count in enumerate(counts.tolist()):
+        x = _LEFT + 4 + place * step
+        label = f"{edges[place]:g} to {edges[place + 1]:g}: {count}"
+        parts.append(_bar(x, step - 3, count / most, COLORS[color], label))
+        if place % 2 == 0:
+            parts.append(_text(x, _TOP + _PLOT_HEIGHT + 15, f"{edges[place]:g}"))
+    parts.append(_text(_LEFT + 4 + bins * step, _TOP + _PLOT_HEIGHT + 15, f"{top:g}"))
+    parts.append(_text(_LEFT + bins * step / 2, _TOP + _PLOT_HEIGHT + 34, unit))
+    return _svg(width, parts)
+
+
+def confusion_table(confusion: Mapping[str, Mapping[str, int]]) -> str:
+    """True change types down, what was said across; darker cells hold more of their line."""
+    said = list(dict.fromkeys([*confusion, *(name for line in confusion.values() for name in line)]))
+    head = "".join(f"<th>{escape(name)}</th>" for name in said)
+    lines = []
+    for truth, line in confusion.items():
+        total = sum(line.values())
+        cells = []
+        for name in said:
+            share = line.get(name, 0) / total
+            ink = "#fff" if share > 0.55 else "#1c2733"
+            cells.append(f'<td style="background:rgba(37,99,168,{share:.2f});color:{ink}">{line.get(name, 0)}</td>')
+        lines.append(f"<tr><th>{escape(truth)}</th>{''.join(cells)}</tr>")
+    return f'<table class="confusion"><tr><th>is \\ said</th>{head}</tr>{"".join(lines)}</table>'
+
+
+def _round_up(value: float) -> float:
+    """The next number of the kind that axes end with."""
+    if value <= 0:
+        return 1.0
+    scale = 10.0 ** np.floor(np.log10(value))
+    return float(next(step * scale for step in (1, 1.5, 2, 3, 4, 5, 6, 8, 10) if step * scale >= value * 0.9999))
+
+
+def _y(share: float) -> float:
+    return _TOP + _PLOT_HEIGHT * (1 - share)
+
+
+def _bar(x: float, width: float, share: float, color: str, label: str) -> str:
+    height = _PLOT_HEIGHT * max(share, 0)
+    return (
+        f'<rect x="{x:.1f}" y="{_y(max(share, 0)):.1f}" width="{width:.1f}" height="{height:.1f}" fill="{color}">'
+        f"<title>{escape(label)}</title></rect>"
+    )
+
+
+def _text(x: float, y: float, text: str, *, anchor: str = "middle", size: int = 11) -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}">{escape(text)}</text>'
+
+
+def _axis(top: float, width: float, unit: str) -> str:
+    parts = [_text(4, _TOP - 4, unit, anchor="start", size=10)]
+    for step in range(5):
+        share = step / 4
+        parts.append(
+            f'<line x1="{_LEFT}" x2="{width - 6:.0f}" y1="{_y(share):.1f}" y2="{_y(share):.1f}" stroke="#d9dee3"/>'
+        )
+        parts.append(_text(_LEFT - 5, _y(share) + 4, f"{top * share:g}", anchor="end", size=10))
+    return "".join(parts)
+
+
+def _legend(names: Sequence[str]) -> list[str]:
+    parts = []
+    x = float(_LEFT)
+    for number, name in enumerate(names):
+        y = _TOP + _PLOT_HEIGHT + 28
+        parts.append(f'<rect x="{x:.0f}" y="{y}" width="10" height="10" fill="{COLORS[number % len(COLORS)]}"/>')
+        parts.append(_text(x + 14, y + 9, name, anchor="start"))
+        x += 26 + 6.5 * len(name)
+    return parts
+
+
+def _svg(width: float, parts: Sequence[str]) -> str:
+    height = _TOP + _PLOT_HEIGHT + _BOTTOM
+    return (
+        f'<svg viewBox="0 0 {width:.0f} {height}" width="{width:.0f}" height="{height}" role="img" '
+        f'font-family="inherit" fill="#1c2733">{"".join(parts)}</svg>'
+    )

@@ -1,0 +1,210 @@
+"""A data set, a system and what to compare it with, in; one Evaluation out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from spotchange.data import Row, list_splits, read_rows
+from spotchange.data.rows import METADATA
+from spotchange.errors import DataError
+from spotchange.evaluation.facts import ON_TRUST, Scenes, read_scenes, scene_of
+from spotchange.evaluation.judging import SystemEvaluation, judge_system
+from spotchange.evaluation.outputs import SystemOutputs, constant_outputs, outputs_of
+from spotchange.evaluation.published import PublishedRow, published_rows
+from spotchange.evaluation.retrieval import can_retrieve, retrieval
+from spotchange.metrics import Comparison, ConstantCaption, Scorer, best_constant, paired_comparison
+
+SCHEMA_VERSION = 1
+CONSTANT_PAIRS = 20_000  # training pairs read to find the best constant caption
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluationOptions:
+    """What `spotchange evaluate` may be asked for."""
+
+    split: str = "val"
+    compare: str | None = None
+    published: str | None = None
+    retrieval: bool = False
+    limit: int | None = None
+    device: str = "auto"
+    batch_size: int = 16
+    beams: int = 3
+    seed: int = 0
+    meteor: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """One or two systems on one split, with the constant caption below them and the papers beside them."""
+
+    data_set: str
+    split: str
+    rows: list[Row]
+    systems: list[SystemEvaluation]
+    constant: SystemEvaluation
+    constant_caption: ConstantCaption
+    comparison: dict[str, Comparison] | None
+    published: list[PublishedRow]
+    notes: list[str]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The evaluation as plain JSON values: scores as fractions, published rows in percent as printed."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "data_set": self.data_set,
+            "split": self.split,
+            "pairs": len(self.rows),
+            "systems": [_system_dict(system, self.rows) for system in self.systems],
+            "constant": _system_dict(self.constant, self.rows, items=False)
+            | {"caption": self.constant_caption.caption, "source": self.constant_caption.source},
+            "comparison": self.comparison and {name: asdict(each) for name, each in self.comparison.items()},
+            "published": [asdict(row) for row in self.published],
+            "notes": self.notes,
+        }
+
+
+def evaluate(
+    system: str,
+    data_set: str | Path,
+    options: EvaluationOptions | None = None,
+    *,
+    answer: Callable[[str, Sequence[Row]], SystemOutputs] | None = None,
+) -> Evaluation:
+    """Evaluate a system on one split of a data set.
+
+    Args:
+        system: a model folder, "bundled", or a file of captions.
+        data_set: a folder of splits.
+        options: what else is wanted.
+        answer: how a system answers rows; by default `outputs_of` with the options.
+    """
+    options = options or EvaluationOptions()
+    beside = published_rows(options.published) if options.published else []
+    rows = _read(Path(data_set), options.split, options.limit)
+    constant = _constant(Path(data_set), options.split, rows)
+    scorer = Scorer({row.id: row.captions for row in rows}, meteor=options.meteor)
+    if answer is None:
+        answer = _answerer(options)
+    scenes = read_scenes(rows)
+    notes = list(scorer.notes)
+    if any(row.facts and scene_of(row, scenes) is None for row in rows):
+        notes.append(ON_TRUST)
+    systems = []
+    for name in [system, *([options.compare] if options.compare else [])]:
+        answered = answer(name, rows)
+        ranked = _retrieve(answered, rows, options, notes)
+        systems.append(_judge(rows, answered, scorer, scenes, data_set, options, ranked))
+    for each in systems:
+        notes += [f"{each.name}: {warning}" for warning in each.warnings]
+    return Evaluation(
+        data_set=Path(data_set).resolve().name,
+        split=options.split,
+        rows=rows,
+        systems=systems,
+        constant=_judge(rows, constant_outputs(constant, rows), scorer, scenes, data_set, options, None),
+        constant_caption=constant,
+        comparison=_compare(systems, options.seed),
+        published=beside,
+        notes=notes,
+    )
+
+
+def _read(data_set: Path, split: str, limit: int | None) -> list[Row]:
+    if (data_set / METADATA).is_file() and not (data_set / split).exists():
+        split = "."  # a folder of rows without splits
+    rows = list(islice(read_rows(data_set, split), limit))
+    if not rows:
+        raise DataError(f"{data_set} has no rows in split {split!r}")
+    seen: set[str] = set()
+    for row in rows:
+        if row.id in seen:
+            raise DataError(f"{data_set}, split {split!r}: id {row.id!r} stands in it more than once")
+        seen.add(row.id)
+    return rows
+
+
+def _constant(data_set: Path, split: str, rows: Sequence[Row]) -> ConstantCaption:
+    """Choose the constant caption on the training split where there is another one than the split evaluated."""
+    if split != "train" and "train" in list_splits(data_set):
+        training = islice(read_rows(data_set, "train", check_files=False), CONSTANT_PAIRS)
+        return best_constant({row.id: row.captions for row in training}, source="training captions")
+    return best_constant({row.id: row.captions for row in rows}, source=f"{split} references: no other training split")
+
+
+def _answerer(options: EvaluationOptions) -> Callable[[str, Sequence[Row]], SystemOutputs]:
+    def answer(name: str, rows: Sequence[Row]) -> SystemOutputs:
+        return outputs_of(name, rows, device=options.device, batch_size=options.batch_size, beams=options.beams)
+
+    return answer
+
+
+def _retrieve(
+    answered: SystemOutputs, rows: Sequence[Row], options: EvaluationOptions, notes: list[str]
+) -> dict[str, dict[str, float]] | None:
+    if not options.retrieval:
+        return None
+    if answered.captioner is None or not can_retrieve(answered.captioner):
+        notes.append(f"{answered.name} cannot rank captions: no retrieval scores for it")
+        return None
+    return retrieval(answered.captioner, rows, batch_size=options.batch_size)
+
+
+def _judge(
+    rows: Sequence[Row],
+    answered: SystemOutputs,
+    scorer: Scorer,
+    scenes: Scenes,
+    data_set: str | Path,
+    options: EvaluationOptions,
+    ranked: dict[str, dict[str, float]] | None,
+) -> SystemEvaluation:
+    model = f"{answered.name}@{answered.fingerprint}" if answered.fingerprint else answered.name
+    parts = {
+        "data": Path(data_set).resolve().name,
+        "split": options.split,
+        "limit": str(options.limit) if options.limit else None,
+        "model": model,
+        "decoding": answered.decoding,
+    }
+    return judge_system(
+        rows, answered, scorer, scenes=scenes, seed=options.seed, signature_parts=parts, retrieval=ranked
+    )
+
+
+def _compare(systems: list[SystemEvaluation], seed: int) -> dict[str, Comparison] | None:
+    if len(systems) < 2:
+        return None
+    first, second = (system.summables for system in systems)
+    return paired_comparison(first, second, seed=seed)
+
+
+def _system_dict(system: SystemEvaluation, rows: Sequence[Row], *, items: bool = True) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "name": system.name,
+        "signature": system.signature,
+        "corpus": system.total.captions,
+        "beyond": system.total.beyond,
+        "intervals": system.intervals,
+        "by_type": {
+            kind: {"pairs": each.pairs, "corpus": each.captions, "beyond": each.beyond}
+            for kind, each in system.by_type.items()
+        },
+        "confusion": system.confusion,
+        "retrieval": system.retrieval,
+    }
+    if items:
+        found["items"] = {
+            row.id: {
+                "caption": output.caption,
+                "changed": output.changed,
+                "change_type": output.change_type,
+                **system.items[row.id],
+            }
+            for row, output in zip(rows, system.answered.outputs, strict=True)
+        }
+    return found

@@ -1,0 +1,60 @@
+"""Is the sentence true? Fact accuracy and all-attributes accuracy on data that knows its facts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from spotchange.data import Row
+from spotchange.errors import DataError
+from spotchange.scenes.arrays import CHANGE_TYPES
+from spotchange.scenes.checker import check, check_facts, has_all_attributes
+
+SCENES_FILE = "scenes.jsonl"
+FACTS, ALL_ATTRIBUTES = "fact accuracy", "all attributes"
+ON_TRUST = "fact accuracy was judged without scenes: which object a relation names was taken on trust"
+
+Scenes = Mapping[str, Mapping[str, Any]]
+
+
+def read_scenes(rows: Sequence[Row]) -> dict[str, dict[str, Any]]:
+    """The scenes that lie beside the rows, by name; empty where there are none."""
+    scenes: dict[str, dict[str, Any]] = {}
+    for folder in dict.fromkeys(row.folder for row in rows):
+        path = Path(folder) / SCENES_FILE
+        if path.is_file():
+            for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), 1):
+                if line.strip():
+                    scenes |= _scene(line, f"{path}:{number}")
+    return scenes
+
+
+def _scene(line: str, place: str) -> dict[str, dict[str, Any]]:
+    try:
+        scene = json.loads(line)
+        return {str(scene["id"]): scene}
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{place} is not a scene") from error
+
+
+def scene_of(row: Row, scenes: Scenes) -> Mapping[str, Any] | None:
+    """The scene of a generated pair, whose id is the scene's with one letter added."""
+    return scenes.get(row.id[:-1])
+
+
+def fact_values(row: Row, caption: str, scenes: Scenes) -> dict[str, float]:
+    """1 or 0 for both accuracies; empty where the row does not know its facts.
+
+    With the scene the checker sees whom a phrase names; from facts alone it can only see contradictions.
+    """
+    if row.change_type not in CHANGE_TYPES or row.facts is None:
+        return {}
+    scene = scene_of(row, scenes)
+    if scene is not None:
+        verdict = check(caption, scene, distractor=row.change_type == "none")
+    else:
+        verdict = check_facts(caption, row.change_type, row.facts)
+    stated = has_all_attributes(caption, row.change_type, row.facts)
+    return {FACTS: float(verdict.correct), ALL_ATTRIBUTES: float(stated)}
