@@ -16,6 +16,23 @@ import numba
 
 OPTIONS: dict[str, Any] = {"fastmath": True, "error_model": "numpy"}
 
+SOURCES = (
+    *(
+        "arrays",
+        "look",
+        "compile",
+        "camera",
+        "geometry",
+        "chance",
+        "lighting",
+        "gather",
+        "materials",
+        "metal",
+        "shading",
+    ),
+    *("frame", "render_cpu"),
+)
+
 shared = numba.njit(**OPTIONS)
 
 
@@ -36,8 +53,8 @@ def cached_loop(function: Callable[..., Any]) -> Any:
 
 
 def _cache_folder() -> Path:
-    sources = sorted(Path(__file__).parent.glob("*.py"))
-    digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:16]
+    here = Path(__file__).parent
+    digest = hashlib.sha256(b"".join((here / f"{name}.py").read_bytes() for name in SOURCES)).hexdigest()[:16]
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return base / "spotchange" / f"renderer-{digest}"
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from . import look as looks
 from .arrays import AFTER, COLOR, MATERIAL, MAX_OBJECTS, SHAPE, SIZE
-from .camera import camera_frame, pixel_ray
+from .camera import ACROSS, camera_frame, pixel_ray
 from .chance import pixel_key, point
 from .compile import greater, lesser, shared
 from .gather import LEVELS, SIDES, cell_centre, gather, light_cell, patch_of_object
@@ -219,7 +219,7 @@ def object_at(tables, s, picture, row, column, width, height):
 
 
 @shared
-def draw_pixel(tables, s, picture, row, column, width, height, samples, bounces):
+def draw_pixel(tables, s, picture, row, column, width, height, samples, bounces, rays):
     """Levels of one pixel."""
     (x, y, z), frame = view_of(tables, s, picture)
     scene = scene_of(tables, s, 1 if picture == AFTER else 0)
@@ -227,11 +227,12 @@ def draw_pixel(tables, s, picture, row, column, width, height, samples, bounces)
     r, g, b = F(0.0), F(0.0), F(0.0)
     low, high = F(1e9), F(0.0)
     taken = 0
+    effort = (bounces, rays, F(2.0) * ACROSS / F(width))
     for sample in range(samples):
         dice = (key, sample, samples)
         u, v = point(dice, 0)
         dx, dy, dz = pixel_ray(frame, F(column) + spread(u), F(row) + spread(v), width, height)
-        sr, sg, sb = sample_color(scene, x, y, z, dx, dy, dz, dice, bounces)
+        sr, sg, sb = sample_color(scene, x, y, z, dx, dy, dz, dice, effort)
         r, g, b = r + sr, g + sg, b + sb
         light = sr + sg + sb
         low, high = lesser(low, light), greater(high, light)

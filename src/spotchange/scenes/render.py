@@ -24,6 +24,7 @@ class Quality:
 
     samples: int  # a pixel, 4, 16 or 64; four that agree end a pixel early
     bounces: int  # from metal to metal
+    broad_rays: int  # a sample into metal's broad lobe; samples x broad_rays at most 64
     direct_cells: int  # of the ground's grid of direct light, along a side
     direct_samples: int
     bounced_cells: int
@@ -31,8 +32,10 @@ class Quality:
 
 
 QUALITIES = {
-    "fast": Quality(samples=4, bounces=2, direct_cells=96, direct_samples=4, bounced_cells=32, rays=16),
-    "faithful": Quality(samples=16, bounces=4, direct_cells=192, direct_samples=4, bounced_cells=48, rays=64),
+    "fast": Quality(samples=4, bounces=2, broad_rays=4, direct_cells=96, direct_samples=4, bounced_cells=32, rays=16),
+    "faithful": Quality(
+        samples=16, bounces=3, broad_rays=4, direct_cells=192, direct_samples=4, bounced_cells=48, rays=64
+    ),
 }
 
 
@@ -72,7 +75,7 @@ def render(
     if images.shape[0]:
         target.loops.prepare(tables)
         target.loops.light(tables, effort.direct_samples, effort.rays)
-        target.loops.draw(tables, codes, effort.samples, effort.bounces, images)
+        target.loops.draw(tables, codes, effort.samples, effort.bounces, effort.broad_rays, images)
         target.loops.identify(tables, codes, ids)
     return Pictures(images=images, ids=ids)
 

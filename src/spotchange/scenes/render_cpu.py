@@ -27,12 +27,13 @@ def _light(tables, direct_cells, samples, bounced_cells, object_cells, rays):
 
 
 @cached_loop
-def _draw(tables, pictures, samples, bounces, images):
+def _draw(tables, pictures, samples, bounces, rays, images):
     count, height, width = images.shape[1], images.shape[3], images.shape[4]
     for line in numba.prange(images.shape[0] * count * height):
         s, p, row = line // (count * height), line // height % count, line % height
+        picture = picture_at(pictures, p)
         for column in range(width):
-            r, g, b = draw_pixel(tables, s, picture_at(pictures, p), row, column, width, height, samples, bounces)
+            r, g, b = draw_pixel(tables, s, picture_at(pictures, p), row, column, width, height, samples, bounces, rays)
             images[s, p, 0, row, column] = int(r)
             images[s, p, 1, row, column] = int(g)
             images[s, p, 2, row, column] = int(b)
@@ -74,9 +75,9 @@ def light(tables: Any, samples: int, rays: int) -> None:
     _light(tables, tables.direct.size // 3, samples, tables.bounced.size // 3, tables.indirect.size // 3, rays)
 
 
-def draw(tables: Any, pictures: int, samples: int, bounces: int, images: Any) -> None:
+def draw(tables: Any, pictures: int, samples: int, bounces: int, rays: int, images: Any) -> None:
     """Fill uint8 images (S, pictures, 3, H, W)."""
-    _draw(tables, pictures, samples, bounces, images)
+    _draw(tables, pictures, samples, bounces, rays, images)
 
 
 def identify(tables: Any, pictures: int, ids: Any) -> None:

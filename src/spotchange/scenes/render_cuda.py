@@ -41,13 +41,14 @@ def _fill_indirect(tables, items, rays):
 
 
 @cuda.jit(fastmath=True)
-def _draw(tables, pictures, samples, bounces, images):
+def _draw(tables, pictures, samples, bounces, rays, images):
     count, height, width = images.shape[1], images.shape[3], images.shape[4]
     s, p = cuda.blockIdx.x // count, cuda.blockIdx.x % count
     row = cuda.blockIdx.y * TILE_HEIGHT + cuda.threadIdx.y
     column = cuda.blockIdx.z * TILE_WIDTH + cuda.threadIdx.x
+    picture = picture_at(pictures, p)
     if row < height and column < width:
-        r, g, b = draw_pixel(tables, s, picture_at(pictures, p), row, column, width, height, samples, bounces)
+        r, g, b = draw_pixel(tables, s, picture_at(pictures, p), row, column, width, height, samples, bounces, rays)
         images[s, p, 0, row, column] = int(r)
         images[s, p, 1, row, column] = int(g)
         images[s, p, 2, row, column] = int(b)
@@ -98,10 +99,10 @@ def light(tables: Tables, samples: int, rays: int) -> None:
         kernel[_blocks(items), THREADS, stream](tables, items, effort)
 
 
-def draw(tables: Tables, pictures: int, samples: int, bounces: int, images: Any) -> None:
+def draw(tables: Tables, pictures: int, samples: int, bounces: int, rays: int, images: Any) -> None:
     """Fill uint8 images (S, pictures, 3, H, W)."""
     scenes, count, _, height, width = images.shape
-    _draw[(*_tiles(scenes * count, height, width), _stream())](tables, pictures, samples, bounces, _view(images))
+    _draw[(*_tiles(scenes * count, height, width), _stream())](tables, pictures, samples, bounces, rays, _view(images))
 
 
 def identify(tables: Tables, pictures: int, ids: Any) -> None:

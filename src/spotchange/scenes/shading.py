@@ -12,7 +12,8 @@ from .compile import greater, lesser, shared
 from .gather import ground_radiance, indirect_on_object, look_up
 from .geometry import BLUE, FAR, GREEN, METAL, RED, first_hit, ground_normal, hit_ground, object_normal
 from .lighting import INTENSITY, LIGHTS, lamps_in_mirror, light_from, sees_light, shadowed_light
-from .materials import FILM_ALPHA, FILM_COLOR, beckmann, fresnel, ggx, half_way, mirror_ray, velvet
+from .materials import FILM_ALPHA, FILM_COLOR, beckmann, fresnel, half_way, mirror_ray, velvet
+from .metal import broad_lobe, lamp_gloss, metal_color, rounding_at
 
 F = np.float32
 
@@ -74,46 +75,18 @@ def shade_rubber(scene, k, x, y, z, dx, dy, dz, dice):
 
 
 @shared
-def lamp_gloss(scene, k, x, y, z, nx, ny, nz, dx, dy, dz, alpha, dice):
-    """Light of the lamps off metal's broad lobe."""
-    lights = scene.lights
-    cos_out = greater(-(nx * dx + ny * dy + nz * dz), F(0.02))
-    r, g, b = F(0.0), F(0.0), F(0.0)
-    for lamp in range(LIGHTS):
-        lx, ly, lz, strength = light_from(lights, lamp, x, y, z)
-        cos_in = nx * lx + ny * ly + nz * lz
-        if cos_in > F(0.0) and strength > F(0.0):
-            cos_half, _ = half_way(lx, ly, lz, -dx, -dy, -dz, nx, ny, nz)
-            gloss = ggx(cos_in, cos_out, cos_half, alpha) * strength
-            if gloss > F(1e-3):  # too little to be worth a shadow ray
-                u, v = point(dice, 1 + lamp)
-                gloss *= sees_light(scene, lamp, k, x, y, z, u, v)
-            r += gloss * lights[lamp, INTENSITY]
-            g += gloss * lights[lamp, INTENSITY + 1]
-            b += gloss * lights[lamp, INTENSITY + 2]
-    return r, g, b
-
-
-@shared
-def metal_color(objects, look, k):
-    """Colour of a metal's reflections."""
-    tint = look[looks.METAL_TINT]
-    plain = F(1.0) - tint
-    return objects[k, RED] * tint + plain, objects[k, GREEN] * tint + plain, objects[k, BLUE] * tint + plain
-
-
-@shared
-def sample_color(scene, ox, oy, oz, dx, dy, dz, dice, bounces):
-    """Linear colour along one ray from the camera."""
-    lights, look, objects = scene.lights, scene.look, scene.objects
+def sample_color(scene, ox, oy, oz, dx, dy, dz, dice, effort):
+    """Linear colour along one ray from the camera; effort is (bounces, broad rays a sample, width of a pixel)."""
+    look, objects = scene.look, scene.objects
+    bounces, broad_rays, pixel_width = effort
     r, g, b = F(0.0), F(0.0), F(0.0)
     tr, tg, tb = F(1.0), F(1.0), F(1.0)
-    skip, seen_sharp = -1, False
+    skip, lamps_show = -1, False
     for bounce in range(bounces + 1):
         k, t = first_hit(objects, scene.count, skip, ox, oy, oz, dx, dy, dz, hit_ground(ox, oy, oz, dx, dy, dz))
-        if bounce > 0 and seen_sharp:
-            lr, lg, lb = lamps_in_mirror(lights, ox, oy, oz, dx, dy, dz, t)
-            r, g, b = r + tr * lr, g + tg * lg, b + tb * lb
+        if lamps_show:
+            cr, cg, cb = lamps_in_mirror(scene.lights, ox, oy, oz, dx, dy, dz, t)
+            r, g, b = r + tr * cr, g + tg * cg, b + tb * cb
         x, y, z = ox + t * dx, oy + t * dy, oz + t * dz
         if k < 0:
             if t >= FAR:
@@ -132,17 +105,24 @@ def sample_color(scene, ox, oy, oz, dx, dy, dz, dice, bounces):
         nx, ny, nz = object_normal(objects, k, x, y, z)
         cr, cg, cb = metal_color(objects, look, k)
         tr, tg, tb = tr * cr * (F(1.0) - matte), tg * cg * (F(1.0) - matte), tb * cb * (F(1.0) - matte)
-        share = look[looks.SHARP_SHARE]
-        broad = look[looks.BROAD_ROUGHNESS] * look[looks.BROAD_ROUGHNESS]
-        gr, gg, gb = lamp_gloss(scene, k, x, y, z, nx, ny, nz, dx, dy, dz, broad, dice)
-        rest = F(1.0) - share
-        r, g, b = r + tr * gr * rest, g + tg * gg * rest, b + tb * gb * rest
         if bounce == bounces:
             return r + tr * LAST_MIRROR, g + tg * LAST_MIRROR, b + tb * LAST_MIRROR
-        lobe, _ = point(dice, 20 + 2 * bounce)
-        u, v = point(dice, 21 + 2 * bounce)
-        seen_sharp = lobe < share
-        alpha = look[looks.SHARP_ROUGHNESS] * look[looks.SHARP_ROUGHNESS] if seen_sharp else broad
+        share, alpha = look[looks.SHARP_SHARE], look[looks.SHARP_ROUGHNESS] * look[looks.SHARP_ROUGHNESS]
+        lamps_show = True
+        if bounce == 0:
+            rest = F(1.0) - share
+            cr, cg, cb = broad_lobe(scene, k, x, y, z, nx, ny, nz, dx, dy, dz, dice, broad_rays)
+            r, g, b = r + tr * rest * cr, g + tg * rest * cg, b + tb * rest * cb
+            # Beyond the first mirror both lobes follow the sharp ray.
+            tr, tg, tb = tr * share, tg * share, tb * share
+            bend = t * pixel_width / rounding_at(objects, k, nx, ny, nz)
+            if bend > F(0.0):
+                # On a rounded edge a pixel sees a fan of directions: spread the lamps over it instead of hoping to hit.
+                lamps_show = False
+                spread = math.sqrt((alpha + bend * F(0.5)) * F(0.03))
+                cr, cg, cb = lamp_gloss(scene, k, x, y, z, nx, ny, nz, dx, dy, dz, spread, dice)
+                r, g, b = r + tr * cr, g + tg * cg, b + tb * cb
+        u, v = point(dice, 20 + bounce)
         dx, dy, dz, weight = mirror_ray(dx, dy, dz, nx, ny, nz, alpha, u, v)
         if weight <= F(0.0):
             return r, g, b

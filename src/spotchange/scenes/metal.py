@@ -1,0 +1,120 @@
+"""Metal's reflections: its colour, its broad lobe, and the lamps in it.
+
+The sharp lobe is followed as a path (see shading). The broad lobe blurs so much that its rays need only a glimpse of
+what they meet; many cheap ones keep it free of noise.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from . import look as looks
+from .chance import point
+from .compile import greater, shared
+from .gather import ground_radiance, indirect_on_object
+from .geometry import (
+    BLUE,
+    COS,
+    CUBE,
+    FAR,
+    GREEN,
+    KIND,
+    METAL,
+    RED,
+    ROUND,
+    SIN,
+    SPHERE,
+    first_hit,
+    hit_ground,
+    object_normal,
+)
+from .lighting import INTENSITY, LIGHTS, light_from, matte_light, sees_light
+from .materials import ggx, half_way, mirror_ray
+
+F = np.float32
+
+
+@shared
+def lamp_gloss(scene, k, x, y, z, nx, ny, nz, dx, dy, dz, alpha, dice):
+    """Light of the lamps off a rough metal lobe of slope alpha."""
+    lights = scene.lights
+    cos_out = greater(-(nx * dx + ny * dy + nz * dz), F(0.02))
+    r, g, b = F(0.0), F(0.0), F(0.0)
+    for lamp in range(LIGHTS):
+        lx, ly, lz, strength = light_from(lights, lamp, x, y, z)
+        cos_in = nx * lx + ny * ly + nz * lz
+        if cos_in > F(0.0) and strength > F(0.0):
+            cos_half, _ = half_way(lx, ly, lz, -dx, -dy, -dz, nx, ny, nz)
+            gloss = ggx(cos_in, cos_out, cos_half, alpha) * strength
+            if gloss > F(1e-3):  # too little to be worth a shadow ray
+                u, v = point(dice, 1 + lamp)
+                gloss *= sees_light(scene, lamp, k, x, y, z, u, v)
+            r += gloss * lights[lamp, INTENSITY]
+            g += gloss * lights[lamp, INTENSITY + 1]
+            b += gloss * lights[lamp, INTENSITY + 2]
+    return r, g, b
+
+
+@shared
+def metal_color(objects, look, k):
+    """Colour of a metal's reflections."""
+    tint = look[looks.METAL_TINT]
+    plain = F(1.0) - tint
+    return objects[k, RED] * tint + plain, objects[k, GREEN] * tint + plain, objects[k, BLUE] * tint + plain
+
+
+@shared
+def rounding_at(objects, k, nx, ny, nz):
+    """Radius of the rounded edge where a cube or cylinder has this normal; negative on flat or large parts."""
+    kind = objects[k, KIND]
+    if kind == F(SPHERE):
+        return F(-1.0)
+    largest = greater(abs(nz), math.sqrt(nx * nx + ny * ny))
+    if kind == F(CUBE):
+        cos, sin = objects[k, COS], objects[k, SIN]
+        largest = greater(abs(nz), greater(abs(cos * nx + sin * ny), abs(cos * ny - sin * nx)))
+    return objects[k, ROUND] if largest < F(0.99) else F(-1.0)
+
+
+@shared
+def glimpse(scene, skip, x, y, z, dx, dy, dz):
+    """Radiance met by a ray, roughly: no shadows on objects, and metal shows only ground."""
+    objects, look = scene.objects, scene.look
+    k, t = first_hit(objects, scene.count, skip, x, y, z, dx, dy, dz, hit_ground(x, y, z, dx, dy, dz))
+    x, y, z = x + t * dx, y + t * dy, z + t * dz
+    red, green, blue = F(1.0), F(1.0), F(1.0)
+    if k >= 0:
+        nx, ny, nz = object_normal(objects, k, x, y, z)
+        if objects[k, METAL] < F(0.5):
+            r, g, b = matte_light(scene.lights, x, y, z, nx, ny, nz)
+            p, q, s = indirect_on_object(objects, k, scene.indirect, x, y, z, nx, ny, nz)
+            return objects[k, RED] * (r + p), objects[k, GREEN] * (g + q), objects[k, BLUE] * (b + s)
+        red, green, blue = metal_color(objects, look, k)
+        twice = F(2.0) * (nx * dx + ny * dy + nz * dz)
+        dx, dy, dz = dx - twice * nx, dy - twice * ny, dz - twice * nz
+        t = hit_ground(x, y, z, dx, dy, dz)
+        x, y, z = x + t * dx, y + t * dy, z + t * dz
+    if t >= FAR:
+        return red * look[looks.SKY_RED], green * look[looks.SKY_GREEN], blue * look[looks.SKY_BLUE]
+    r, g, b = ground_radiance(scene, x, y, z)
+    return red * r, green * g, blue * b
+
+
+@shared
+def broad_lobe(scene, k, x, y, z, nx, ny, nz, dx, dy, dz, dice, rays):
+    """Everything metal's broad lobe gathers: the lamps, and what a few rays meet."""
+    look = scene.look
+    alpha = look[looks.BROAD_ROUGHNESS] * look[looks.BROAD_ROUGHNESS]
+    key, sample, samples = dice
+    r, g, b = F(0.0), F(0.0), F(0.0)
+    for i in range(rays):
+        u, v = point((key, sample * rays + i, samples * rays), 30)
+        ex, ey, ez, weight = mirror_ray(dx, dy, dz, nx, ny, nz, alpha, u, v)
+        if weight > F(0.0):
+            p, q, s = glimpse(scene, k, x, y, z, ex, ey, ez)
+            r, g, b = r + weight * p, g + weight * q, b + weight * s
+    share = F(1.0) / F(rays)
+    p, q, s = lamp_gloss(scene, k, x, y, z, nx, ny, nz, dx, dy, dz, alpha, dice)
+    return r * share + p, g * share + q, b * share + s
