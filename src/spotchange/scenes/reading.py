@@ -55,13 +55,14 @@ _NO_CHANGE = re.compile(
 )
 # The same in anybody's words: enough to tell "no change" from "change" on any data set.
 _FREE_NO_CHANGE = re.compile(
-    r"\bno (?:\w+ ){0,2}?(?:changes?|differences?)\b(?! in the number)"
-    r"|\b(?:nothing|not(?:hing)? much) (?:\w+ ){0,2}?(?:changed?|different|modified|happened|moved)\b"
+    r"\bno (?:\w+ ){0,2}?(?:changes?|diff\w*)\b"  # people write "differnce" and "no different"
+    r"|\b(?:nothing|not much) (?:\w+ ){0,7}?(?:changed?|different|modified|happened|moved)\b|^nothing$"
     r"|\b(?:has|have|is|are|did|do|does)(?: not|n t)(?: \w+)? (?:changed?|different|differ)\b"
     r"|\b(?:can ?not|can t|do not|don t|could not|unable to) (?:see|find|spot|detect|notice|tell) (?:a|any|the) "
     r"(?:\w+ )?(?:changes?|differences?)\b"
-    r"|\b(?:scenes?|images?|pictures?|photos?|frames?|views?|both|they|everything)(?: \w+){0,3}? "
-    r"(?:same|identical|unchanged|alike)\b(?! (?:place|spot|position|location|color|size|number))"
+    r"|\b(?:scenes?|images?|pictures?|photos?|photographs?|frames?|views?|both|they|everything|all)(?: both)?"
+    r"(?: is| are| was| were| seems?| appears?| looks?| remains?| stays?)?(?: to be| to look)?(?: \w+ly| almost)?"
+    r"(?: the)? (?:same|identical|unchanged|alike)(?: as\b| to\b| in both\b|$)"
     r"|^(?:same|identical|unchanged)(?: (?:scenes?|images?|pictures?))?$"
 )
 _BUT = re.compile(r"\b(?:but|except|however|only|besides|other than|apart from)\b")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
+import pytest
 
 from spotchange.scenes.arrays import (
     ADD,
@@ -71,3 +74,8 @@ def make_scenes(number: int, seed: int, *, crowded: bool = False) -> SceneBatch:
         change=change,
         target=target,
     )
+
+
+@pytest.fixture(scope="session", name="make_scenes")
+def scene_maker() -> Callable[..., SceneBatch]:
+    return make_scenes
