@@ -43,7 +43,7 @@ COLOR_COUNT, SHAPE_COUNT, MATERIAL_COUNT, SIZE_COUNT = len(COLORS), len(SHAPES),
 # A view (cameras and lamps) is kept over this many attempts, so that hard views are not drawn less often than easy
 # ones; then a fresh one is taken, so that a hopeless view cannot stop the work.
 ATTEMPTS_PER_VIEW = 64
-MAX_ATTEMPTS = 1 << 10
+MAX_ATTEMPTS = 1 << 16
 
 # Streams of a scene: attempt k is stream k, the others stand far above.
 PLAN_STREAM = 1 << 32
