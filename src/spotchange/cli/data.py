@@ -108,3 +108,69 @@ def preview(
         print_json({"out": str(out), "width": width, "height": height, "ids": [row.id for row in rows]})
     else:
         print_line(str(out))
+
+
+@app.command("list", epilog="Example: spotchange data list --json")
+def list_datasets(as_json: AsJson = False) -> None:
+    """Say for every data set that can be imported what it is, how large, under which licence, and where to get it."""
+    from spotchange.data.importers.catalog import IMPORTERS
+
+    facts = ("name", "title", "what", "size", "licence", "where", "layout", "counts", "check")
+    known = [{fact: getattr(importer, fact) for fact in facts} for importer in IMPORTERS.values()]
+    if as_json:
+        print_json(known)
+        return
+    console = tables()
+    for entry in known:
+        console.print(f"{entry['name']}", style="bold")
+        for fact in facts[2:]:
+            value = _split_counts(entry[fact]) if fact == "counts" else entry[fact]
+            console.print(f"  {fact}: {value}", markup=False)
+    print_line("import one with: spotchange data import NAME --source DIR --out DIR")
+
+
+@app.command("import", epilog="Example: spotchange data import spot-the-diff --source downloads/std --out data/std")
+def import_(
+    name: Annotated[str, typer.Argument(help="Data set, as `spotchange data list` calls it.")],
+    source: Annotated[Path, typer.Option("--source", help="Folder as its publisher lays it out.")],
+    out: Annotated[Path, typer.Option("--out", help="New folder for the data set.")],
+    copy: Annotated[bool, typer.Option("--copy", help="Copy the pictures instead of linking to them.")] = False,
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave out what is bad, and count it.")] = False,
+    decode: Annotated[
+        bool, typer.Option("--decode", help="Decode every picture to find corrupt ones; otherwise headers are read.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Turn a published data set into the project's format; pictures are linked or copied, never re-encoded."""
+    from dataclasses import asdict
+
+    from spotchange.data.importers.run import import_dataset
+
+    console = notes()
+    with progress() as bar:
+        task = bar.add_task("importing", total=None)
+        report = import_dataset(
+            name,
+            source,
+            out,
+            copy=copy,
+            skip_bad=skip_bad,
+            decode=decode,
+            on_problem=lambda text: console.print(f"problem: {text}", markup=False, soft_wrap=True),
+            advance=lambda step: bar.advance(task, step),
+        )
+    if as_json:
+        print_json(asdict(report) | {"complete": report.complete})
+        return
+    for note in report.notes:
+        print_line(f"note: {note}")
+    if report.problems:
+        print_line(f"skipped: {report.problems:,} problems")
+    print_line(f"{report.out}: {_split_counts(report.counts)} pairs")
+    if report.complete is not None:
+        published = _split_counts(report.published)
+        print_line("complete, as published" if report.complete else f"not the whole set, which has {published} pairs")
+
+
+def _split_counts(counts: dict[str, int] | None) -> str:
+    return ", ".join(f"{split} {count:,}" for split, count in counts.items()) if counts else "not known"

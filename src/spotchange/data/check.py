@@ -70,10 +70,10 @@ def check_dataset(
     if not splits:
         raise DataError(f"{data_dir} holds no data set", hint="a data set is DIR/{train,val,test}/metadata.jsonl")
     words: Counter[str] = Counter()
-    first_use: dict[str, str] = {}  # a row's id, or "picture" plus its real path -> the split it was first seen in
+    split_of: dict[str, str] = {}  # a picture's real path -> the split it was last seen in
     shared: Counter[tuple[str, str]] = Counter()
     for split in splits:
-        checker = _SplitChecker(report, split, words, first_use, shared, decode=decode)
+        checker = _SplitChecker(report, split, words, split_of, shared, decode=decode)
         for row in read_rows(data_dir, split, skip_bad=True, check_files=False, on_problem=checker.add_bad_row):
             checker.add(row)
             if advance is not None:
@@ -84,12 +84,21 @@ def check_dataset(
     report.warnings += [
         f"{count} pictures of '{later}' are also in '{earlier}'" for (earlier, later), count in sorted(shared.items())
     ]
-    columns = [set(each.columns) for each in report.splits.values() if each.rows]
-    odd = {name for each in columns for other in columns for name in each - other}
+    kinds = [set(each.columns) for each in report.splits.values() if each.rows]
+    odd = {kind for each in kinds for other in kinds for kind in each - other}
     if odd:
         names = ", ".join(sorted(odd))
-        report.warnings.append(f"splits differ in columns ({names}): Hugging Face datasets refuses this")
+        report.warnings.append(f"splits differ in columns or their types ({names}): Hugging Face datasets refuses this")
     return report
+
+
+def _kinds(value: Any, name: str = "") -> set[str]:
+    """Columns with the types their values show, down into lists and objects, as `captions[] str`."""
+    if isinstance(value, dict):
+        return {kind for key, inner in value.items() for kind in _kinds(inner, f"{name}.{key}" if name else key)}
+    if isinstance(value, list):
+        return {kind for inner in value for kind in _kinds(inner, f"{name}[]")}
+    return set() if value is None else {f"{name} {type(value).__name__}"}
 
 
 class _SplitChecker:
@@ -98,19 +107,20 @@ class _SplitChecker:
         report: DatasetReport,
         split: str,
         words: Counter[str],
-        first_use: dict[str, str],
+        split_of: dict[str, str],
         shared: Counter[tuple[str, str]],
         *,
         decode: bool,
     ) -> None:
         self.report, self.split, self.decode = report, split, decode
-        self.words, self.first_use, self.shared = words, first_use, shared
+        self.words, self.split_of, self.shared = words, split_of, shared
         self.found = report.splits[split] = SplitReport()
         self.columns: set[str] = set()
         self.caption_counts: Counter[int] = Counter()
         self.word_counts: Counter[int] = Counter()
         self.types: Counter[str] = Counter()
         self.sizes: Counter[str] = Counter()
+        self.ids: set[str] = set()
         self.pairs: set[tuple[str, str]] = set()
         self.outside = 0
 
@@ -121,17 +131,16 @@ class _SplitChecker:
 
     def add(self, row: Row) -> None:
         self.found.rows += 1
-        self.columns.update(row.to_dict())
+        self.columns |= _kinds(row.to_dict())
         self.types[row.change_type or "not given"] += 1
         self.caption_counts[len(row.captions)] += 1
         for caption in row.captions:
             words = _WORD.findall(caption.lower())
             self.words.update(words)
             self.word_counts[len(words)] += 1
-        name = f"row {row.id}"
-        if name in self.first_use:
-            self.report.add_problem(f"{self.split}: id '{row.id}' is also in '{self.first_use[name]}'")
-        self.first_use.setdefault(name, self.split)
+        if row.id in self.ids:
+            self.report.add_problem(f"{self.split}: there are several rows '{row.id}'")
+        self.ids.add(row.id)
         pair = (row.before_file_name, row.after_file_name)
         self.found.repeated_pairs += pair in self.pairs
         self.pairs.add(pair)
@@ -142,14 +151,14 @@ class _SplitChecker:
     def add_file(self, row: Row, path: Path) -> None:
         relative = os.path.relpath(path, row.folder)
         self.outside += relative.startswith("..")
-        name = "picture " + os.path.realpath(path)
-        if name in self.first_use:
-            earlier = self.first_use[name]
+        name = os.path.realpath(path)
+        if name in self.split_of:
+            earlier = self.split_of[name]
             if earlier != self.split:
                 self.shared[earlier, self.split] += 1
-                self.first_use[name] = self.split
+                self.split_of[name] = self.split
             return
-        self.first_use[name] = self.split
+        self.split_of[name] = self.split
         if not path.is_file():
             self.found.missing_files += 1
             self.report.add_problem(f"{self.split}: row '{row.id}': {path} does not exist")
@@ -163,7 +172,8 @@ class _SplitChecker:
 
     def finish(self) -> None:
         found = self.found
-        found.columns = sorted(self.columns)
+        # Whole numbers beside fractions are read as fractions.
+        found.columns = sorted(kind for kind in self.columns if kind.removesuffix("int") + "float" not in self.columns)
         found.captions = sum(count * rows for count, rows in self.caption_counts.items())
         found.captions_per_row = {str(count): rows for count, rows in sorted(self.caption_counts.items())}
         found.change_types = dict(self.types.most_common())
