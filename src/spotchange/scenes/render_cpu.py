@@ -33,7 +33,7 @@ def _draw(tables, pictures, samples, bounces, rays, images):
         s, p, row = line // (count * height), line // height % count, line % height
         picture = picture_at(pictures, p)
         for column in range(width):
-            r, g, b = draw_pixel(tables, s, picture_at(pictures, p), row, column, width, height, samples, bounces, rays)
+            r, g, b = draw_pixel(tables, s, picture, row, column, width, height, samples, bounces, rays)
             images[s, p, 0, row, column] = int(r)
             images[s, p, 1, row, column] = int(g)
             images[s, p, 2, row, column] = int(b)

@@ -48,7 +48,7 @@ def _draw(tables, pictures, samples, bounces, rays, images):
     column = cuda.blockIdx.z * TILE_WIDTH + cuda.threadIdx.x
     picture = picture_at(pictures, p)
     if row < height and column < width:
-        r, g, b = draw_pixel(tables, s, picture_at(pictures, p), row, column, width, height, samples, bounces, rays)
+        r, g, b = draw_pixel(tables, s, picture, row, column, width, height, samples, bounces, rays)
         images[s, p, 0, row, column] = int(r)
         images[s, p, 1, row, column] = int(g)
         images[s, p, 2, row, column] = int(b)
