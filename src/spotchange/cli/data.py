@@ -174,3 +174,44 @@ def import_(
 
 def _split_counts(counts: dict[str, int] | None) -> str:
     return ", ".join(f"{split} {count:,}" for split, count in counts.items()) if counts else "not known"
+
+
+@app.command(epilog="Example: spotchange data shard data/toy --out data/toy-shards")
+def shard(
+    data_dir: DataDir,
+    out: Annotated[Path, typer.Option("--out", help="Folder for the tar files.")],
+    pairs: Annotated[int, typer.Option("--pairs", min=1, help="Pairs in a tar file.")] = 1000,
+    skip_bad: SkipBad = False,
+    as_json: AsJson = False,
+) -> None:
+    """Pack a data set as WebDataset tar files (KEY.before.jpg, KEY.after.jpg, KEY.json), byte for byte."""
+    from spotchange.data.shards import write_shards
+
+    with progress() as bar:
+        task = bar.add_task("packing", total=None)
+        counts = write_shards(
+            data_dir, out, pairs_per_shard=pairs, skip_bad=skip_bad, advance=lambda step: bar.advance(task, step)
+        )
+    _print_counts(out, counts, as_json)
+
+
+@app.command(epilog="Example: spotchange data unshard data/toy-shards --out data/toy-again")
+def unshard(
+    shards: Annotated[Path, typer.Argument(help="Folder with SPLIT-NNNNNN.tar files.")],
+    out: Annotated[Path, typer.Option("--out", help="New folder for the data set.")],
+    as_json: AsJson = False,
+) -> None:
+    """Turn WebDataset tar files back into a data set folder."""
+    from spotchange.data.shards import unpack_shards
+
+    with progress() as bar:
+        task = bar.add_task("unpacking", total=None)
+        counts = unpack_shards(shards, out, advance=lambda step: bar.advance(task, step))
+    _print_counts(out, counts, as_json)
+
+
+def _print_counts(out: Path, counts: dict[str, int], as_json: bool) -> None:
+    if as_json:
+        print_json({"out": str(out), "counts": counts})
+    else:
+        print_line(f"{out}: {_split_counts(counts)} pairs")

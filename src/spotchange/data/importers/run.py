@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from spotchange.data.folders import new_folder, refuse_used_folder
 from spotchange.data.importers.base import Problems, SourcePair
 from spotchange.data.importers.catalog import get_importer
 from spotchange.data.rows import METADATA, Row, write_rows
@@ -60,8 +60,7 @@ def import_dataset(
     source, out = Path(source).absolute(), Path(out)
     if not source.is_dir():
         raise DataError(f"{source} is not a folder" if source.exists() else f"{source} does not exist")
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise DataError(f"{out} is not empty", hint="choose a new folder for --out")
+    refuse_used_folder(out)
     problems = Problems(on_problem)
     pictures = _PictureCheck(source, decode)
     splits: dict[str, dict[str, SourcePair]] = {}
@@ -123,23 +122,10 @@ class _PictureCheck:
 
 
 def _write(splits: dict[str, dict[str, SourcePair]], source: Path, out: Path, *, copy: bool) -> None:
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        building = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}."))
-    except OSError as error:
-        raise DataError(f"cannot write {out}: {error.strerror or error}") from error
-    try:
+    with new_folder(out) as building:
         for split, pairs in splits.items():
             placed = _Placed(source, building / split, copy=copy)
             write_rows(building / split / METADATA, (placed.row(pair) for pair in pairs.values()))
-        building.chmod(0o755)
-        if out.exists():
-            out.rmdir()
-        os.replace(building, out)
-    except OSError as error:
-        raise DataError(f"cannot write {out}: {error.strerror or error}") from error
-    finally:
-        shutil.rmtree(building, ignore_errors=True)
 
 
 class _Placed:

@@ -1,0 +1,175 @@
+"""Data sets as tar files in the WebDataset convention: KEY.before.jpg, KEY.after.jpg, KEY.json, one after another.
+
+A few large files travel and stream better than many small ones. Pictures go in and out as they are, byte for byte.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import tarfile
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from spotchange.data.folders import new_folder
+from spotchange.data.rows import METADATA, Row, list_splits, parse_row, read_rows, write_rows
+from spotchange.errors import DataError
+from spotchange.files import atomic_path
+
+PAIRS_PER_SHARD = 1000
+_SIDES = ("before", "after", "mask")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PackedPair:
+    """A row and its pictures as encoded bytes; the row's file names are those inside the shard."""
+
+    row: Row
+    before: bytes
+    after: bytes
+    mask: bytes | None = None
+
+
+def write_shards(
+    data_dir: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    pairs_per_shard: int = PAIRS_PER_SHARD,
+    skip_bad: bool = False,
+    advance: Callable[[int], None] | None = None,
+) -> dict[str, int]:
+    """Pack every split as `out/SPLIT-NNNNNN.tar`; returns the pairs of each split."""
+    splits = list_splits(data_dir)
+    if not splits:
+        raise DataError(f"{data_dir} holds no data set", hint="a data set is DIR/{train,val,test}/metadata.jsonl")
+    taken = [path.name for split in splits for path in Path(out).glob(f"{split}-*.tar")]
+    if taken:
+        raise DataError(f"{out} holds shards already ({taken[0]})", hint="choose a new folder for --out")
+    counts = {}
+    for split in splits:
+        rows = iter(read_rows(data_dir, split, skip_bad=skip_bad))
+        number = counts[split] = 0
+        while chunk := list(islice(rows, pairs_per_shard)):
+            _write_shard(Path(out) / f"{split}-{number:06d}.tar", chunk, first=counts[split])
+            counts[split] += len(chunk)
+            number += 1
+            if advance is not None:
+                advance(len(chunk))
+    return counts
+
+
+def read_shards(paths: Iterable[str | os.PathLike[str]]) -> Iterator[PackedPair]:
+    """Stream the pairs of shards, in order; also of shards that others wrote, as long as the names are the same."""
+    for path in paths:
+        path = Path(path)
+        key, parts = "", dict[str, bytes]()
+        for name, content in _members(path):
+            stem, _, extension = name.rpartition("/")[2].partition(".")
+            if stem != key and parts:
+                yield _unpack(path, key, parts)
+                parts = {}
+            key = stem
+            parts[extension] = content
+        if parts:
+            yield _unpack(path, key, parts)
+
+
+def list_shards(folder: str | os.PathLike[str]) -> dict[str, list[Path]]:
+    """Shards of each split in a folder, in order."""
+    found: dict[str, list[Path]] = {}
+    for path in sorted(Path(folder).glob("*-*.tar")):
+        found.setdefault(path.stem.rpartition("-")[0], []).append(path)
+    if not found:
+        raise DataError(f"{folder} holds no shards", hint="shards are named SPLIT-NNNNNN.tar")
+    return found
+
+
+def unpack_shards(
+    folder: str | os.PathLike[str], out: str | os.PathLike[str], *, advance: Callable[[int], None] | None = None
+) -> dict[str, int]:
+    """Turn shards back into a data set folder, all or nothing; returns the pairs of each split."""
+    shards = list_shards(folder)
+    with new_folder(Path(out)) as building:
+        return {
+            split: write_rows(building / split / METADATA, _unpacked(building / split, paths, advance))
+            for split, paths in shards.items()
+        }
+
+
+def _unpacked(folder: Path, paths: list[Path], advance: Callable[[int], None] | None) -> Iterator[Row]:
+    (folder / "images").mkdir(parents=True)
+    for number, pair in enumerate(read_shards(paths)):
+        names: dict[str, Any] = {}
+        for side in _SIDES:
+            content, old = getattr(pair, side), getattr(pair.row, f"{side}_file_name")
+            if content is not None:
+                # Named anew: what a foreign shard calls its members must not decide where files land.
+                names[f"{side}_file_name"] = f"images/{number:08d}.{side}{Path(old).suffix}"
+                (folder / names[f"{side}_file_name"]).write_bytes(content)
+        yield replace(pair.row, **names)
+        if advance is not None:
+            advance(1)
+
+
+def _write_shard(path: Path, rows: list[Row], *, first: int) -> None:
+    with atomic_path(path) as temporary, tarfile.open(temporary, "w", format=tarfile.USTAR_FORMAT) as shard:
+        for number, row in enumerate(rows, start=first):
+            key = f"{number:08d}"  # a row's own id may hold dots and slashes, which mean something in the convention
+            names: dict[str, Any] = {}
+            for side, picture in zip(_SIDES, (row.before_path, row.after_path, row.mask_path), strict=True):
+                if picture is not None:
+                    names[f"{side}_file_name"] = f"{key}.{side}{picture.suffix.lower()}"
+                    _add(shard, names[f"{side}_file_name"], picture.read_bytes())
+            text = json.dumps(replace(row, **names).to_dict(), ensure_ascii=False)
+            _add(shard, f"{key}.json", text.encode())
+
+
+def _add(shard: tarfile.TarFile, name: str, content: bytes) -> None:
+    member = tarfile.TarInfo(name)  # no time and no owner: the same data gives the same bytes
+    member.size = len(content)
+    member.mode = 0o644
+    shard.addfile(member, io.BytesIO(content))
+
+
+def _members(path: Path) -> Iterator[tuple[str, bytes]]:
+    try:
+        with tarfile.open(path, "r|") as shard:
+            for member in shard:
+                stream = shard.extractfile(member) if member.isfile() else None
+                if stream is not None:
+                    content = stream.read()
+                    if len(content) != member.size:
+                        raise DataError(f"{path} is truncated at {member.name}")
+                    yield member.name, content
+    except (tarfile.TarError, OSError, EOFError) as error:
+        reason = " ".join(str(error).split())
+        raise DataError(f"{path} is not a sound tar file ({reason})") from error
+
+
+def _unpack(path: Path, key: str, parts: dict[str, bytes]) -> PackedPair:
+    pictures = {}
+    for side in _SIDES:
+        names = [name for name in parts if name.partition(".")[0] == side]
+        if names:
+            pictures[side] = f"{key}.{names[0]}", parts[names[0]]
+    missing = [name for name in ("before", "after") if name not in pictures] + ["json"] * ("json" not in parts)
+    if missing:
+        raise DataError(f"{path}: '{key}' has no {' and no '.join(missing)}")
+    try:
+        values = json.loads(parts["json"])
+        if not isinstance(values, dict):
+            raise ValueError("not an object")
+        values.setdefault("id", key)
+        for side in _SIDES:
+            values.pop(f"{side}_file_name", None)
+            if side in pictures:
+                values[f"{side}_file_name"] = pictures[side][0]
+        row = parse_row(json.dumps(values), path.parent)
+    except (ValueError, DataError) as error:
+        raise DataError(f"{path}: '{key}.json' is no row ({error})") from error
+    mask = pictures["mask"][1] if "mask" in pictures else None
+    return PackedPair(row=row, before=pictures["before"][1], after=pictures["after"][1], mask=mask)

@@ -1,0 +1,114 @@
+"""Tar shards: what goes in comes out, byte for byte; damage is named."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from spotchange.cli.data import app
+from spotchange.data import read_rows
+from spotchange.data.check import check_dataset
+from spotchange.data.shards import list_shards, read_shards, unpack_shards, write_shards
+from spotchange.errors import DataError
+
+
+def test_shards_hold_every_pair_byte_for_byte(make_set, tmp_path: Path) -> None:
+    folder = make_set(scenes=5)
+    assert write_shards(folder, tmp_path / "shards", pairs_per_shard=4) == {"train": 10, "val": 10, "test": 10}
+    shards = list_shards(tmp_path / "shards")
+    assert [path.name for path in shards["train"]] == [f"train-00000{number}.tar" for number in range(3)]
+    rows = list(read_rows(folder, "train"))
+    pairs = list(read_shards(shards["train"]))
+    assert [pair.row.id for pair in pairs] == [row.id for row in rows]
+    for pair, row in zip(pairs, rows, strict=True):
+        assert pair.before == row.before_path.read_bytes()
+        assert pair.after == row.after_path.read_bytes()
+        assert pair.row.captions == row.captions
+        assert pair.row.facts == row.facts
+    with tarfile.open(shards["train"][1]) as shard:
+        assert shard.getnames()[:3] == ["00000004.before.jpg", "00000004.after.jpg", "00000004.json"]
+    again = tmp_path / "again"
+    write_shards(folder, again, pairs_per_shard=4)
+    assert (again / "train-000002.tar").read_bytes() == shards["train"][2].read_bytes()
+
+
+def test_unpacking_gives_the_same_data_set(make_set, tmp_path: Path) -> None:
+    folder = make_set(scenes=3)
+    (folder / "train" / "mask.png").write_bytes((folder / "train" / "images" / "000000_same.jpg").read_bytes())
+    path = folder / "train" / "metadata.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    lines[0] |= {"mask_file_name": "mask.png", "id": "odd/../name.v2", "camera": 3}
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    runner = CliRunner()
+    packed = runner.invoke(app, ["shard", str(folder), "--out", str(tmp_path / "s"), "--pairs", "5", "--json"])
+    assert json.loads(packed.stdout)["counts"] == {"train": 6, "val": 6, "test": 6}
+    done = runner.invoke(app, ["unshard", str(tmp_path / "s"), "--out", str(tmp_path / "out")])
+    assert done.stdout == f"{tmp_path / 'out'}: test 6, train 6, val 6 pairs\n"
+    assert check_dataset(tmp_path / "out").ok
+    old, new = list(read_rows(folder, "train")), list(read_rows(tmp_path / "out", "train"))
+    for before, after in zip(old, new, strict=True):
+        assert after.before_path.read_bytes() == before.before_path.read_bytes()
+        kept = {name: value for name, value in after.to_dict().items() if not name.endswith("file_name")}
+        assert kept == {name: value for name, value in before.to_dict().items() if not name.endswith("file_name")}
+    assert new[0].mask_path is not None
+    assert new[0].mask_path.read_bytes() == (folder / "train" / "mask.png").read_bytes()
+
+
+def foreign_shard(path: Path, members: dict[str, bytes]) -> Path:
+    with tarfile.open(path, "w") as shard:
+        for name, content in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            shard.addfile(info, io.BytesIO(content))
+    return path
+
+
+def test_shards_of_others_are_read(tmp_path: Path) -> None:
+    members = {"deep/x1.json": b'{"captions": ["c"]}', "deep/x1.before.png": b"1", "deep/x1.after.png": b"2"}
+    path = foreign_shard(tmp_path / "val-000000.tar", members)
+    (pair,) = read_shards([path])
+    assert (pair.row.id, pair.row.captions, pair.before, pair.after) == ("x1", ("c",), b"1", b"2")
+
+
+@pytest.mark.parametrize(
+    ("members", "reason"),
+    [
+        ({"a.before.png": b"1", "a.json": b"{}"}, "'a' has no after"),
+        ({"a.before.png": b"1", "a.after.png": b"2"}, "'a' has no json"),
+        ({"a.before.png": b"1", "a.after.png": b"2", "a.json": b"["}, "'a.json' is no row"),
+        ({"a.before.png": b"1", "a.after.png": b"2", "a.json": b"{}"}, "'captions' is missing"),
+    ],
+)
+def test_incomplete_pairs_are_named(members: dict[str, bytes], reason: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=reason):
+        list(read_shards([foreign_shard(tmp_path / "val-000000.tar", members)]))
+    with pytest.raises(DataError, match=reason):
+        unpack_shards(tmp_path, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_damaged_tar_files_are_named(make_set, tmp_path: Path) -> None:
+    write_shards(make_set(scenes=2), tmp_path / "s")
+    path = tmp_path / "s" / "train-000000.tar"
+    path.write_bytes(path.read_bytes()[:3000])
+    with pytest.raises(DataError, match=r"train-000000\.tar"):
+        list(read_shards([path]))
+    path.write_bytes(b"no tar")
+    with pytest.raises(DataError, match="not a sound tar file"):
+        list(read_shards([path]))
+
+
+def test_places_that_cannot_be_used(make_set, tmp_path: Path) -> None:
+    folder = make_set(scenes=1)
+    write_shards(folder, tmp_path / "s")
+    with pytest.raises(DataError, match="holds shards already"):
+        write_shards(folder, tmp_path / "s")
+    with pytest.raises(DataError, match="not empty"):
+        unpack_shards(tmp_path / "s", folder)
+    with pytest.raises(DataError, match="no shards"):
+        list_shards(tmp_path)
