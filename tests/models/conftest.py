@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -64,6 +64,16 @@ def build_lively(settings: ModelSettings, seed: int = 0) -> Clip4idc:
 
 
 @pytest.fixture
+def make_settings() -> Callable[..., ModelSettings]:
+    return tiny_settings
+
+
+@pytest.fixture
+def tiny_resnet() -> dict[str, Any]:
+    return TINY_RESNET
+
+
+@pytest.fixture
 def make_model() -> Callable[..., Clip4idc]:
     return lambda architecture="clip4idc", **changes: build_lively(tiny_settings(architecture, **changes))
 
@@ -76,3 +86,12 @@ def pictures() -> Callable[[Clip4idc, int], tuple[Tensor, Tensor]]:
         return before, after
 
     return draw
+
+
+@pytest.fixture(autouse=True, scope="package")
+def one_thread() -> Iterator[None]:
+    """Tiny tensors are slower on many threads, and very slow on a busy machine."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)

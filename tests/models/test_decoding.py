@@ -124,7 +124,7 @@ def test_sampling_frequencies_are_the_models() -> None:
     ("options", "complaint"),
     [
         (DecodingOptions(method="best"), "unknown decoding method"),
-        (DecodingOptions(max_words=99), "max_words"),
+        (DecodingOptions(max_words=0), "max_words"),
         (DecodingOptions(candidates=2), "candidates"),
         (DecodingOptions(method="beam", beams=2, candidates=3), "candidates"),
         (DecodingOptions(method="sample", temperature=0), "temperature"),
@@ -133,7 +133,11 @@ def test_sampling_frequencies_are_the_models() -> None:
 )
 def test_impossible_options_are_refused(options: DecodingOptions, complaint: str) -> None:
     with pytest.raises(InputError, match=complaint):
-        decoding.check_options(options, context=32)
+        decoding.checked(options, context=32)
+
+
+def test_sentences_end_where_the_models_positions_do() -> None:
+    assert decoding.checked(DecodingOptions(max_words=99), context=24).max_words == 24
 
 
 def greedy_without_caches(model: Clip4idc, before: Tensor, after: Tensor, words: int) -> list[list[int]]:

@@ -98,7 +98,7 @@ class Clip4idc(nn.Module):
     @torch.inference_mode()
     def generate(self, state: VisualState, options: DecodingOptions) -> Generated:
         """Sentences as token ids."""
-        decoding.check_options(options, context=len(self.words.positions))
+        options = decoding.checked(options, context=len(self.words.positions))
         steps = open_session(
             self._captioner,
             self.words,

@@ -6,7 +6,7 @@ stays on the device; the only question asked of it is, now and then, whether all
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
@@ -44,12 +44,13 @@ def rows_per_pair(options: DecodingOptions) -> int:
     return {"greedy": 1, "beam": options.beams, "sample": options.candidates}[options.method]
 
 
-def check_options(options: DecodingOptions, context: int) -> None:
-    """Refuse what cannot be done, before any work."""
+def checked(options: DecodingOptions, context: int) -> DecodingOptions:
+    """Options a model with `context` word positions can follow; what makes no sense is refused before any work."""
     if options.method not in ("greedy", "beam", "sample"):
         raise InputError(f"unknown decoding method '{options.method}': choose greedy, beam or sample")
-    if not 1 <= options.max_words <= context:
-        raise InputError(f"max_words must be between 1 and {context} for this model, not {options.max_words}")
+    options = replace(options, max_words=min(options.max_words, context))
+    if options.max_words < 1:
+        raise InputError(f"max_words must be at least 1, not {options.max_words}")
     if not 0 <= options.min_words <= options.max_words:
         raise InputError(f"min_words must be between 0 and max_words, not {options.min_words}")
     if options.candidates < 1 or options.beams < 1:
@@ -59,6 +60,7 @@ def check_options(options: DecodingOptions, context: int) -> None:
         raise InputError(f"{options.method} decoding gives at most {most} candidates here, not {options.candidates}")
     if options.temperature <= 0 or not 0 < options.top_p <= 1:
         raise InputError("temperature must be above 0 and top_p in (0, 1]")
+    return options
 
 
 @torch.inference_mode()
