@@ -10,6 +10,9 @@ import typer
 from spotchange.cli.output import notes, print_json, progress, tables
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from spotchange.data import Row
     from spotchange.evaluation.evaluate import Evaluation
 
 LOOKS = {"system": "bold", "interval": "dim", "constant": "dim italic", "published": ""}
@@ -32,6 +35,7 @@ def evaluate(
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     batch_size: Annotated[int, typer.Option(min=1, help="Pairs computed together.")] = 16,
     beam: Annotated[int, typer.Option(min=1, max=32, help="Sentences kept while searching.")] = 3,
+    meteor: Annotated[bool, typer.Option("--meteor/--no-meteor", help="METEOR takes the longest by far.")] = True,
     seed: Annotated[int, typer.Option(help="Seed of intervals and tests.")] = 0,
 ) -> None:
     """Caption a split and measure: standard metrics, verdicts, facts, pointing; in total and by change type."""
@@ -49,9 +53,10 @@ def evaluate(
         batch_size=batch_size,
         beams=beam,
         seed=seed,
+        meteor=meteor,
     )
 
-    def answer(name: str, rows: list) -> SystemOutputs:  # type: ignore[type-arg]
+    def answer(name: str, rows: Sequence[Row]) -> SystemOutputs:
         with progress() as bar:
             task = bar.add_task(f"captions of {name}", total=len(rows))
             return outputs_of(

@@ -28,6 +28,7 @@ def score(
     allow_missing: Annotated[
         bool, typer.Option("--allow-missing", help="Score the ids that both files have and say how many.")
     ] = False,
+    meteor: Annotated[bool, typer.Option("--meteor/--no-meteor", help="METEOR takes the longest by far.")] = True,
     seed: Annotated[int, typer.Option(help="Seed of the bootstrap intervals.")] = 0,
 ) -> None:
     """Score captions with BLEU, METEOR, ROUGE-L and CIDEr-D, digit for digit as the COCO tools do."""
@@ -36,7 +37,7 @@ def score(
     captions, texts, left_out = metrics.match_ids(
         metrics.read_predictions(predictions), metrics.read_references(references), allow_missing=allow_missing
     )
-    scorer = metrics.Scorer(texts)
+    scorer = metrics.Scorer(texts, meteor=meteor)
     result = scorer.score(captions)
     constant = metrics.best_constant(texts, source="references scored here")
     floor = scorer.score(dict.fromkeys(captions, constant.caption))

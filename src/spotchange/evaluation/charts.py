@@ -8,7 +8,7 @@ from html import escape
 import numpy as np
 
 COLORS = ("#2563a8", "#c2571a", "#9aa3ad")  # system, other system, constant
-_LEFT, _TOP, _BOTTOM = 46, 14, 46
+_LEFT, _TOP, _BOTTOM = 46, 26, 46
 _PLOT_HEIGHT = 170
 
 
@@ -83,7 +83,7 @@ def _round_up(value: float) -> float:
     if value <= 0:
         return 1.0
     scale = 10.0 ** np.floor(np.log10(value))
-    return float(next(step * scale for step in (1, 1.5, 2, 3, 4, 5, 6, 8, 10) if step * scale >= value * 0.9999))
+    return float(next(step * scale for step in (1, 2, 4, 6, 8, 10) if step * scale >= value * 0.9999))
 
 
 def _y(share: float) -> float:
@@ -103,7 +103,7 @@ def _text(x: float, y: float, text: str, *, anchor: str = "middle", size: int = 
 
 
 def _axis(top: float, width: float, unit: str) -> str:
-    parts = [_text(4, _TOP - 4, unit, anchor="start", size=10)]
+    parts = [_text(_LEFT, _TOP - 14, unit, anchor="start", size=10)]
     for step in range(5):
         share = step / 4
         parts.append(

@@ -22,6 +22,7 @@ class PublishedRow:
     scores: dict[str, float]
     cider_by_type: dict[str, float] = field(default_factory=dict)
     retrieval: dict[str, dict[str, float]] = field(default_factory=dict)
+    ablation: bool = False  # a paper's own variant: in the data, but too many for the main table
 
 
 @cache
@@ -48,6 +49,7 @@ def published_rows(name: str) -> list[PublishedRow]:
             scores=row["scores"],
             cider_by_type=row.get("CIDEr-D by type", {}),
             retrieval=row.get("retrieval", {}),
+            ablation=row.get("ablation", False),
         )
         for row in _content()[wanted]["rows"]
     ]

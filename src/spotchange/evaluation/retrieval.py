@@ -86,13 +86,13 @@ def embed_pairs(captioner: Captioner, rows: Sequence[Row], *, batch_size: int = 
 
     from spotchange.images import read_pair
 
-    _check(captioner)
+    model = _ranking_model(captioner)
     found = []
     with torch.inference_mode():
         for batch in _batches(rows, batch_size):
             pictures = [read_pair(row.before_path, row.after_path) for row in batch]
             before, after = (captioner.loaded.preprocess(list(side)) for side in zip(*pictures, strict=True))
-            found.append(captioner.model.embed_pair(before, after).float().cpu().numpy())
+            found.append(model.embed_pair(before, after).float().cpu().numpy())
     return np.concatenate(found)
 
 
@@ -100,10 +100,10 @@ def embed_texts(captioner: Captioner, texts: Sequence[str], *, batch_size: int =
     """(texts, width), unit length; what is too long for the model is cut."""
     import torch
 
-    _check(captioner)
+    model = _ranking_model(captioner)
     loaded = captioner.loaded
     words, context = loaded.settings.vocabulary, loaded.settings.text.context
-    device = next(captioner.model.parameters()).device
+    device = next(model.parameters()).device
     found = []
     with torch.inference_mode():
         for batch in _batches(texts, batch_size):
@@ -113,13 +113,14 @@ def embed_texts(captioner: Captioner, texts: Sequence[str], *, batch_size: int =
             ids = torch.tensor([line + [words.pad] * (width - len(line)) for line in lines], device=device)
             lengths = torch.tensor([len(line) for line in lines], device=device)
             mask = torch.arange(width, device=device)[None] < lengths[:, None]
-            found.append(captioner.model.embed_text(ids, mask).float().cpu().numpy())
+            found.append(model.embed_text(ids, mask).float().cpu().numpy())
     return np.concatenate(found)
 
 
-def _check(captioner: Captioner) -> None:
+def _ranking_model(captioner: Captioner) -> Any:
     if not can_retrieve(captioner):
         raise ModelError(f"{captioner.name} cannot rank: it has no text encoder", hint="use an adapted model")
+    return captioner.model
 
 
 def _batches(values: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:

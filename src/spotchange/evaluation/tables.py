@@ -57,7 +57,7 @@ def caption_table(evaluation: Evaluation) -> Table:
     title = f"{evaluation.data_set}, {evaluation.split}: {len(evaluation.rows)} pairs, in percent"
     lines = _lines(evaluation.systems, names)
     lines.append(_constant_line(evaluation.constant, names))
-    for row in evaluation.published:
+    for row in (row for row in evaluation.published if not row.ablation):
         printed = ["" if (value := row.scores.get(name)) is None else f"{value:.1f}" for name in names]
         lines.append(Line([row.system, *printed], "published"))
     return Table(title, ["", *names], lines)
@@ -116,9 +116,10 @@ def cider_by_type_table(evaluation: Evaluation) -> Table | None:
     kinds = list(evaluation.systems[0].by_type)
     if not printed or not kinds:
         return None
+    shown: list[tuple[SystemEvaluation, Look]] = [(each, "system") for each in evaluation.systems]
     ours = [
         Line([system.name, *(percent(system.by_type[kind].captions["CIDEr-D"]) for kind in kinds)], look)
-        for system, look in [*((each, "system") for each in evaluation.systems), (evaluation.constant, "constant")]
+        for system, look in [*shown, (evaluation.constant, "constant")]
     ]
     papers = [
         Line(

@@ -9,6 +9,7 @@ import numpy as np
 from spotchange.data import Row
 from spotchange.evaluation.outputs import Output
 from spotchange.metrics.resampling import Summable, mean_of
+from spotchange.scenes.arrays import CHANGE_TYPES
 
 NO_CHANGE = "none"
 
@@ -44,11 +45,13 @@ def verdict_summables(rows: Sequence[Row], outputs: Sequence[Output]) -> list[Su
 
 
 def confusion(rows: Sequence[Row], outputs: Sequence[Output]) -> dict[str, dict[str, int]]:
-    """How often each true change type was taken for each other: {truth: {said: count}}."""
-    table: dict[str, dict[str, int]] = {}
+    """How often each true change type was taken for each other: {truth: {said: count}}, "none" first."""
+    kinds = sorted({row.change_type for row in rows if row.change_type is not None})
+    kinds.sort(key=lambda kind: CHANGE_TYPES.index(kind) if kind in CHANGE_TYPES else len(CHANGE_TYPES))
+    table: dict[str, dict[str, int]] = {kind: {} for kind in kinds}
     for row, output in zip(rows, outputs, strict=True):
         if row.change_type is not None:
             said = output.change_type or ("unknown" if output.changed else NO_CHANGE)
-            line = table.setdefault(row.change_type, {})
+            line = table[row.change_type]
             line[said] = line.get(said, 0) + 1
     return table

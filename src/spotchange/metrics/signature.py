@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections.abc import Mapping, Sequence
 
-from spotchange import __version__
 from spotchange.metrics.bleu import SMALL, TINY
 from spotchange.metrics.cider import SIGMA
 from spotchange.metrics.rouge import BETA
@@ -31,7 +31,8 @@ def signature(references: Mapping[str, Sequence[str]], *, meteor: bool, **more: 
         "rouge-l": f"beta{BETA}",
         "cider-d": f"n{MAX_ORDER},sigma{SIGMA:g},df=refs",
         **{name: text for name, text in more.items() if text is not None},
-        "spotchange": __version__,
+        # The package itself is loaded by now; an import statement would point up past the layers above metrics.
+        "spotchange": sys.modules["spotchange"].__version__,
     }
     return "|".join(f"{name}:{text}" for name, text in parts.items())
 
