@@ -72,6 +72,13 @@ def test_two_twins_side_by_side_cannot_be_told_apart(make_scenes) -> None:
     assert not describable(batch)[0]
 
 
+def test_a_scene_without_its_target_gets_empty_sentences(make_scenes) -> None:
+    batch = make_scenes(2, seed=1)
+    batch.attributes[:] = -1
+    assert not describable(batch).any()
+    assert captions_text(write_captions(batch, seed=1, per_pair=2)[:, 0]) == [""] * 4
+
+
 def test_references_of_a_pair_differ(batch: SceneBatch, ids: np.ndarray) -> None:
     clear = np.flatnonzero(describable(batch))
     for s in clear:

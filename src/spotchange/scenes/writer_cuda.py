@@ -12,7 +12,7 @@ from numba import cuda, float32, int32
 from spotchange.scenes.arrays import MAX_OBJECTS, SceneBatch
 from spotchange.scenes.phrases import MAX_WORDS
 from spotchange.scenes.random import stream_key
-from spotchange.scenes.writer import CHANGE_STREAM, NO_CHANGE_STREAM, survey, write_change, write_no_change
+from spotchange.scenes.sentences import CHANGE_STREAM, NO_CHANGE_STREAM, survey, write_change, write_no_change
 
 THREADS = 128
 RELATED = 4 * MAX_OBJECTS
@@ -51,7 +51,7 @@ def survey_kernel(attributes, placement, camera, change, target, found):
     slot, usable = survey(
         attributes[s], placement[s], camera[s], change[s], target[s], codes, right, away, unique, related
     )
-    found[s] = 1 if unique[slot] != 0 or usable > 0 else 0
+    found[s] = 1 if slot >= 0 and (unique[slot] != 0 or usable > 0) else 0
 
 
 @cache
