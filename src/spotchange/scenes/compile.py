@@ -33,11 +33,11 @@ SOURCES = (
     *("frame", "render_cpu"),
 )
 
-shared = numba.njit(**OPTIONS)
+shared = numba.njit(no_cpython_wrapper=True, **OPTIONS)
 
 
 def cached_loop(function: Callable[..., Any]) -> Any:
-    """Compile a parallel CPU loop and keep the machine code in the user's cache folder where that can be written.
+    """Compile a CPU loop that lets other threads run, and keep the machine code in the user's cache folder where that can be written.
 
     Numba notices a change only in the file of the cached function itself, so the folder's name carries a digest of
     all the renderer's sources: an edit in any of them compiles anew.
@@ -45,9 +45,9 @@ def cached_loop(function: Callable[..., Any]) -> Any:
     previous = numba.config.CACHE_DIR
     numba.config.CACHE_DIR = str(_cache_folder())
     try:
-        return numba.njit(parallel=True, cache=True, **OPTIONS)(function)
+        return numba.njit(nogil=True, cache=True, **OPTIONS)(function)
     except (RuntimeError, OSError):  # nowhere to write: compile in memory
-        return numba.njit(parallel=True, **OPTIONS)(function)
+        return numba.njit(nogil=True, **OPTIONS)(function)
     finally:
         numba.config.CACHE_DIR = previous
 
