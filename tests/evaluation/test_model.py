@@ -83,14 +83,19 @@ def test_the_tables_for_people(model_folder: Path, data_set: Path) -> None:
 
 def test_embeddings_rank_what_they_are_made_of(model_folder: Path, data_set: Path) -> None:
     from spotchange.captioner import load
-    from spotchange.evaluation.retrieval import embed_pairs, embed_texts
+    from spotchange.evaluation.retrieval import embed_pairs, embed_texts, rank_captions, rank_pairs
 
     captioner = load(model_folder, device="cpu")
-    rows = list(read_rows(data_set, "val"))[:5]
-    together, alone = embed_pairs(captioner, rows, batch_size=5), embed_pairs(captioner, rows[2:3], batch_size=1)
+    pairs = [(row.before_path, row.after_path) for row in read_rows(data_set, "val")][:5]
+    together, alone = embed_pairs(captioner, pairs, batch_size=5), embed_pairs(captioner, pairs[2:3], batch_size=1)
     np.testing.assert_allclose(together[2], alone[0], atol=1e-5)
     texts = ["the red cube moved", "no change was made " * 9, "cube"]
     embedded = embed_texts(captioner, texts)
     np.testing.assert_allclose(np.linalg.norm(embedded, axis=1), 1, atol=1e-5)
     # Padding beside longer sentences must not change a short one.
     np.testing.assert_allclose(embedded[2], embed_texts(captioner, ["cube"])[0], atol=1e-5)
+    ranked = rank_captions(captioner, pairs[0], texts)
+    assert [text for text, _ in ranked] == [texts[place] for place in np.argsort(-(embedded @ together[0]))]
+    places = rank_pairs(captioner, texts[0], pairs)
+    assert [place for place, _ in places] == np.argsort(-(together @ embedded[0])).tolist()
+    assert places[0][1] >= places[-1][1]

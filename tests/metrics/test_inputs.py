@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from spotchange.errors import InputError
-from spotchange.metrics import match_ids, read_predictions, read_references
+from spotchange.metrics import match_ids, read_predictions, read_references, read_results
 
 
 def put(folder: Path, name: str, content: Any) -> Path:
@@ -101,6 +104,7 @@ def test_bad_predictions_are_named(tmp_path: Path, name: str, content: Any, word
         ("r.jsonl", '{"id": "x", "captions": ["a"]}\n{"id": "x", "captions": ["b"]}\n', "'x' stands"),
         ("r.jsonl", '{"id": "x", "caption": "a"}\n{"id": "x", "captions": ["b"]}\n', "'x' stands"),
         ("r.json", [], "no references"),
+        ("r.json", {"annotations": [], "images": 3}, "'images' is a number"),
     ],
 )
 def test_bad_references_are_named(tmp_path: Path, name: str, content: Any, words: str) -> None:
@@ -144,3 +148,26 @@ def test_the_intersection_is_scored_on_request() -> None:
     ]
     with pytest.raises(InputError, match="no id has both"):
         match_ids({"z": "x"}, {"b": ["x"]}, allow_missing=True)
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 3) | st.text(max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["id", "image_id", "caption", "captions", "annotations", "images", "x"]), inner
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(content=VALUES, lines=st.booleans())
+def test_whatever_stands_in_a_file_is_read_or_refused(tmp_path: Path, content: Any, lines: bool) -> None:
+    path = put(tmp_path, "f.jsonl" if lines else "f.json", content)
+    for read in (read_predictions, read_references, read_results):
+        with contextlib.suppress(InputError):
+            found = read(path)
+            assert found
+            assert all(isinstance(name, str) for name in found)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from spotchange.data import Row
-    from spotchange.evaluation.evaluate import Evaluation
+    from spotchange.evaluation.run import Evaluation
 
 LOOKS = {"system": "bold", "interval": "dim", "constant": "dim italic", "published": ""}
 
@@ -39,8 +39,8 @@ def evaluate(
     seed: Annotated[int, typer.Option(help="Seed of intervals and tests.")] = 0,
 ) -> None:
     """Caption a split and measure: standard metrics, verdicts, facts, pointing; in total and by change type."""
-    from spotchange.evaluation.evaluate import EvaluationOptions
-    from spotchange.evaluation.evaluate import evaluate as run
+    from spotchange.evaluation.run import EvaluationOptions
+    from spotchange.evaluation.run import evaluate as run
     from spotchange.evaluation.outputs import SystemOutputs, outputs_of
 
     options = EvaluationOptions(

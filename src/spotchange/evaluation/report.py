@@ -14,8 +14,8 @@ from string import Template
 from PIL import Image
 
 from spotchange.evaluation.charts import confusion_table, grouped_bars, histogram
-from spotchange.evaluation.evaluate import Evaluation
 from spotchange.evaluation.published import CAVEAT
+from spotchange.evaluation.run import Evaluation
 from spotchange.evaluation.tables import Table, tables_of
 from spotchange.files import write_text
 from spotchange.images import read_image

@@ -12,6 +12,7 @@ from spotchange.errors import InputError, ModelError
 
 if TYPE_CHECKING:
     from spotchange.captioner import Captioner
+    from spotchange.captioner.captioner import Pair
     from spotchange.data import Row
 
 CUTOFFS = (1, 5, 10, 20, 50)
@@ -76,12 +77,25 @@ def retrieval(captioner: Captioner, rows: Sequence[Row], *, batch_size: int = 16
         raise InputError("there is no pair with a change to retrieve")
     column: dict[str, int] = {}
     captions = [[column.setdefault(text, len(column)) for text in row.captions] for row in changed]
-    similarity = embed_pairs(captioner, changed, batch_size=batch_size) @ embed_texts(captioner, list(column)).T
+    pairs = embed_pairs(captioner, [(row.before_path, row.after_path) for row in changed], batch_size=batch_size)
+    similarity = pairs @ embed_texts(captioner, list(column)).T
     return retrieval_scores(similarity, captions)
 
 
-def embed_pairs(captioner: Captioner, rows: Sequence[Row], *, batch_size: int = 16) -> NDArray[np.float32]:
-    """(pairs, width), unit length."""
+def rank_captions(captioner: Captioner, pair: Pair, texts: Sequence[str]) -> list[tuple[str, float]]:
+    """Texts with their similarity to a pair of pictures, the best first."""
+    similarity = embed_texts(captioner, texts) @ embed_pairs(captioner, [pair])[0]
+    return [(texts[place], float(similarity[place])) for place in np.argsort(-similarity, kind="stable")]
+
+
+def rank_pairs(captioner: Captioner, text: str, pairs: Sequence[Pair]) -> list[tuple[int, float]]:
+    """Places of pairs in the list with their similarity to a text, the best first."""
+    similarity = embed_pairs(captioner, pairs) @ embed_texts(captioner, [text])[0]
+    return [(int(place), float(similarity[place])) for place in np.argsort(-similarity, kind="stable")]
+
+
+def embed_pairs(captioner: Captioner, pairs: Sequence[Pair], *, batch_size: int = 16) -> NDArray[np.float32]:
+    """(pairs, width), unit length; pictures may be paths, bytes, PIL images or arrays."""
     import torch
 
     from spotchange.images import read_pair
@@ -89,8 +103,8 @@ def embed_pairs(captioner: Captioner, rows: Sequence[Row], *, batch_size: int = 
     model = _ranking_model(captioner)
     found = []
     with torch.inference_mode():
-        for batch in _batches(rows, batch_size):
-            pictures = [read_pair(row.before_path, row.after_path) for row in batch]
+        for batch in _batches(pairs, batch_size):
+            pictures = [read_pair(before, after) for before, after in batch]
             before, after = (captioner.loaded.preprocess(list(side)) for side in zip(*pictures, strict=True))
             found.append(model.embed_pair(before, after).float().cpu().numpy())
     return np.concatenate(found)

@@ -8,9 +8,9 @@ from typing import Literal
 
 import numpy as np
 
-from spotchange.evaluation.evaluate import Evaluation
 from spotchange.evaluation.judging import SystemEvaluation
 from spotchange.evaluation.retrieval import CUTOFFS, retrieval_scores
+from spotchange.evaluation.run import Evaluation
 
 Look = Literal["system", "interval", "constant", "published"]
 RANKS = ("median rank", "mean rank")

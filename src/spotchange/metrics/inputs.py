@@ -132,7 +132,10 @@ def _annotations(path: Path, content: dict[str, Any], text_keys: tuple[str, ...]
     if "captions" not in text_keys:
         return
     named = {_identity(path, row, number) for number, row in enumerate(content["annotations"], 1)}
-    for number, image in enumerate(content.get("images") or [], 1):
+    images = content.get("images") or []
+    if not isinstance(images, list):
+        raise InputError(f"{path}: 'images' is {_kind(images)}, not a list")
+    for number, image in enumerate(images, 1):
         name = _identity(path, image, number)
         if name not in named:  # an image without any annotation is an id without references
             yield name, []
