@@ -89,6 +89,8 @@ def save_model(
         keep_text_encoder: False leaves the text transformer out, for models that only caption.
     """
     state = {name: value.detach() for name, value in model.state_dict().items()}
+    # A grid backbone's weights are among these: nobody has to fetch them again from where they once came.
+    settings = settings.model_copy(update={"vision": settings.vision.model_copy(update={"resnet": None})})
     if not keep_text_encoder:
         settings = settings.model_copy(update={"text": settings.text.model_copy(update={"encoder": False})})
         state = {k: v for k, v in state.items() if not k.startswith("text_encoder.") and k != "logit_scale"}
@@ -108,10 +110,8 @@ def load_model(folder: str | os.PathLike[str], *, device: str | torch.device = "
     folder = Path(folder)
     settings = read_settings(folder)
     state = read_weights(folder)
-    # The weights of a grid backbone are in the folder: nothing to fetch from where it once came.
-    bare = settings.model_copy(update={"vision": settings.vision.model_copy(update={"resnet": None})})
     with torch.device("meta"):  # no time is spent on random weights that would be overwritten
-        model = build_model(bare)
+        model = build_model(settings)
     check_state(model, state, source=str(folder))
     model.load_state_dict({name: _to_fp32(value) for name, value in state.items()}, assign=True)
     try:
@@ -131,6 +131,7 @@ def config_of(settings: ModelSettings) -> dict[str, Any]:
     return {
         "model_type": MODEL_TYPE,
         "architectures": ["SpotchangeModel"],
+        "dtype": "float32",  # to compute with, however the weights lie on disk
         "settings": settings.model_dump(mode="json"),
     }
 

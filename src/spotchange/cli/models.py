@@ -1,0 +1,153 @@
+"""`spotchange models`: which there are, what is in one, weights in, and where one looks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from spotchange.cli.output import notes, print_json, print_line, tables
+from spotchange.errors import InputError
+
+if TYPE_CHECKING:
+    from spotchange.config.model import ModelSettings
+
+app = typer.Typer(help="List, inspect and import models.", no_args_is_help=True, rich_markup_mode="rich")
+
+
+@app.command("list", epilog="Example: spotchange models list")
+def list_models(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+    """List the architectures that recipes can name as `model: {preset: NAME}`."""
+    from spotchange.config.model import PRESETS, ModelSettings
+
+    rows = {name: ModelSettings.model_validate({"preset": name}) for name in PRESETS}
+    if as_json:
+        print_json({name: settings.model_dump(mode="json") for name, settings in rows.items()})
+        return
+    from rich.table import Table
+
+    table = Table("preset", "architecture", "pictures", "sees with", "intra + inter", "captioner")
+    for name, settings in rows.items():
+        table.add_row(name, settings.architecture, *_in_words(settings))
+    tables().print(table)
+
+
+@app.command(epilog="Example: spotchange models show bundled")
+def show(
+    model: Annotated[str, typer.Argument(help="A model folder, or 'bundled'.")] = "bundled",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show what a model folder holds: architecture, sizes, words, kinds of change."""
+    from spotchange.captioner.loading import model_folder
+    from spotchange.models.folder import load_model
+
+    folder = model_folder(model)
+    loaded = load_model(folder)
+    parts = {
+        name: sum(parameter.numel() for parameter in part.parameters()) for name, part in loaded.model.named_children()
+    }
+    facts: dict[str, Any] = {
+        "folder": str(folder),
+        "parameters": sum(parts.values()),
+        "parts": parts,
+        "bytes_on_disk": sum(path.stat().st_size for path in folder.glob("model*.safetensors")),
+        "settings": loaded.settings.model_dump(mode="json"),
+    }
+    if as_json:
+        print_json(facts)
+        return
+    pictures, eyes, blocks, captioner = _in_words(loaded.settings)
+    lines = {
+        "folder": str(folder),
+        "architecture": loaded.settings.architecture,
+        "pictures": pictures,
+        "sees with": eyes,
+        "intra + inter": blocks,
+        "captioner": captioner,
+        "words": str(loaded.settings.vocabulary.size),
+        "kinds of change": ", ".join(loaded.change_types) if loaded.settings.heads.change else "-",
+        "ranks captions": "yes" if loaded.settings.text.encoder else "no",
+        "parameters": f"{facts['parameters']:,} ({', '.join(f'{name} {count:,}' for name, count in parts.items())})",
+        "on disk": f"{facts['bytes_on_disk'] / 2**20:.1f} MiB",
+    }
+    for name, text in lines.items():
+        print_line(f"{name:16}{text}")
+
+
+@app.command("import", epilog="Example: spotchange models import pytorch_model.bin --out models/clip4idc")
+def import_weights(
+    source: Annotated[str, typer.Argument(metavar="FILE", help="A checkpoint file, a CLIP folder or a hub name.")],
+    out: Annotated[Path, typer.Option(help="Model folder to write.")],
+    activation: Annotated[str | None, typer.Option(help="gelu or quick_gelu, if the file does not say.")] = None,
+    n_inter: Annotated[int | None, typer.Option(min=0, help="Blocks that see both pictures; a quarter.")] = None,
+    image_size: Annotated[str | None, typer.Option(help="HEIGHTxWIDTH to use the model with.")] = None,
+) -> None:
+    """Turn CLIP weights (OpenAI, open_clip, transformers) or a published CLIP4IDC checkpoint into a model folder."""
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise InputError(f"{out} exists already", hint="choose another --out, or remove it")
+    if activation not in (None, "gelu", "quick_gelu"):
+        raise InputError(f"unknown activation '{activation}': choose gelu or quick_gelu")
+    size = None if image_size is None else _parse_size(image_size)
+
+    from spotchange.models.importing import import_model, save_imported
+
+    imported = import_model(source, activation=activation, n_inter=n_inter, image_size=size)
+    save_imported(imported, out)
+    can = "captions" if imported.settings.captioner is not None else "ranks captions; train a caption stage on top"
+    notes().print(f"imported: {can}", markup=False)
+    print_line(str(out))
+
+
+@app.command(epilog="Example: spotchange models attention before.png after.png --out map.png")
+def attention(
+    before: Annotated[Path, typer.Argument(help="The picture before.")],
+    after: Annotated[Path, typer.Argument(help="The picture after.")],
+    out: Annotated[Path, typer.Option(help="PNG to write.")],
+    model: Annotated[str, typer.Option(help="A model folder, or 'bundled'.")] = "bundled",
+    reference: Annotated[list[str] | None, typer.Option(help="A true sentence to print too; may be repeated.")] = None,
+) -> None:
+    """Draw where the class tokens look, before and after the pictures meet."""
+    from spotchange.captioner.loading import model_folder
+    from spotchange.files import atomic_path
+    from spotchange.images import read_pair
+    from spotchange.models.attention_maps import attention_figure, attention_maps
+    from spotchange.models.folder import load_model
+    from spotchange.models.interface import DecodingOptions
+
+    if out.suffix.lower() != ".png":
+        raise InputError(f"--out {out} must end in .png")
+    pictures = read_pair(before, after)
+    loaded = load_model(model_folder(model))
+    inputs = [loaded.preprocess([picture]) for picture in pictures]
+    maps = attention_maps(loaded.model, inputs[0], inputs[1])
+    caption = None
+    if loaded.settings.captioner is not None:
+        import torch
+
+        network: Any = loaded.model
+        with torch.inference_mode():
+            generated = network.generate(network.encode(*inputs), DecodingOptions())
+        caption = loaded.decode(generated.ids[0, 0].tolist())
+    figure = attention_figure(pictures[0], pictures[1], maps, caption=caption, references=reference or [])
+    with atomic_path(out) as temporary:
+        figure.save(temporary, format="PNG")
+    print_line(str(out))
+
+
+def _in_words(settings: ModelSettings) -> tuple[str, str, str, str]:
+    vision, captioner = settings.vision, settings.captioner
+    eyes = "resnet" if vision.backbone == "resnet" else f"ViT, patch {vision.patch}, width {vision.width}"
+    speaks = "-"
+    if captioner is not None:
+        speaks = f"{captioner.encoder_layers} + {captioner.decoder_layers} layers, width {captioner.width}"
+    height, width = vision.image_size
+    return f"{height}x{width}", eyes, f"{vision.intra} + {vision.inter}", speaks
+
+
+def _parse_size(text: str) -> tuple[int, int]:
+    try:
+        height, width = (int(part) for part in text.lower().split("x"))
+    except ValueError:
+        raise InputError(f"--image-size {text!r} is not HEIGHTxWIDTH in pixels") from None
+    return height, width

@@ -1,0 +1,91 @@
+"""Where the class tokens look, as in the paper's figures 3 to 5: picture, last intra block, last inter block."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from PIL import Image, ImageDraw, ImageFont
+from torch import Tensor, nn
+
+from spotchange.errors import ModelError
+from spotchange.models.clip4idc import Clip4idc
+
+_CELL_HEIGHT, _GAP, _BAND = 240, 8, 26
+_INK, _PAPER = (28, 28, 30), (255, 255, 255)
+# From dark violet over red to pale yellow: lightness alone tells strong from weak, also in grey print.
+_HEAT = np.array([(0, 0, 4), (87, 16, 110), (188, 55, 84), (249, 142, 9), (252, 255, 164)], dtype=np.float32)
+
+
+@torch.inference_mode()
+def attention_maps(model: nn.Module, before: Tensor, after: Tensor) -> dict[str, Tensor]:
+    """Mean-of-heads attention of each class token over its own picture's patches, by block.
+
+    Args:
+        before: one picture (1, 3, height, width), preprocessed, like `after`.
+
+    Returns:
+        By "intra" and "inter", as far as the model has such blocks: (2, rows, columns), largest value 1.
+    """
+    if not isinstance(model, Clip4idc):
+        raise ModelError("attention maps are made from CLIP4IDC and its relatives only")
+    intra = list(getattr(model.encoder.backbone, "blocks", []))
+    if not intra and not len(model.encoder.inter):
+        raise ModelError("this model has no transformer block whose attention could be shown")
+    read: dict[str, Tensor] = {}
+    # Only this call pays for knowing what the last intra block reads.
+    hooks = [block.register_forward_pre_hook(lambda _, inputs: read.update(intra=inputs[0])) for block in intra[-1:]]
+    try:
+        state = model.encode(before, after)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    maps: dict[str, Tensor] = {}
+    if intra:
+        weights = intra[-1].attention_of(read["intra"], [0])  # (2, heads, 1, 1 + patches)
+        maps["intra"] = weights.mean(dim=1)[:, 0, 1:].unflatten(-1, state.grid)
+    if len(model.encoder.inter):
+        maps["inter"] = model.class_attention(state)[0]
+    return {name: each / each.amax(dim=(1, 2), keepdim=True) for name, each in maps.items()}
+
+
+def attention_figure(
+    before: Image.Image,
+    after: Image.Image,
+    maps: dict[str, Tensor],
+    *,
+    caption: str | None = None,
+    references: Sequence[str] = (),
+) -> Image.Image:
+    """Rows before and after; columns picture, last intra block, last inter block; sentences underneath."""
+    width = round(_CELL_HEIGHT * before.width / before.height)
+    pictures = [picture.resize((width, _CELL_HEIGHT), Image.Resampling.LANCZOS) for picture in (before, after)]
+    columns = ["picture", *(f"last {name} block" for name in maps)]
+    texts = [f"reference: {each}" for each in references] + ([f"caption: {caption}"] if caption is not None else [])
+    full_width = len(columns) * (width + _GAP) + _GAP
+    lines = [line for text in texts for line in textwrap.wrap(text, width=max(20, full_width // 8))]
+    height = _BAND + 2 * (_CELL_HEIGHT + _GAP) + _BAND * len(lines) + _GAP
+    sheet = Image.new("RGB", (full_width, height), _PAPER)
+    pen, font = ImageDraw.Draw(sheet), ImageFont.load_default(size=15)
+    for column, title in enumerate(columns):
+        left = _GAP + column * (width + _GAP)
+        pen.text((left, 5), title, fill=_INK, font=font)
+        for row, picture in enumerate(pictures):
+            cell = picture if column == 0 else _heated(picture, list(maps.values())[column - 1][row])
+            sheet.paste(cell, (left, _BAND + row * (_CELL_HEIGHT + _GAP)))
+    for number, line in enumerate(lines):
+        top = _BAND + 2 * (_CELL_HEIGHT + _GAP) + number * _BAND
+        pen.text((_GAP, top), line, fill=_INK, font=font)
+    return sheet
+
+
+def _heated(picture: Image.Image, heat: Tensor) -> Image.Image:
+    """The picture in grey under the colours of `heat` (rows, columns) in [0, 1]."""
+    plane = Image.fromarray((heat.float().cpu().numpy() * 255).astype(np.uint8))
+    level = np.asarray(plane.resize(picture.size, Image.Resampling.BICUBIC), dtype=np.float32) / 255 * (len(_HEAT) - 1)
+    low = np.clip(np.floor(level).astype(int), 0, len(_HEAT) - 2)
+    colours = _HEAT[low] + (_HEAT[low + 1] - _HEAT[low]) * (level - low)[..., None]
+    grey = np.asarray(picture.convert("L"), dtype=np.float32)[..., None]
+    return Image.fromarray(np.clip(0.4 * grey + 0.6 * colours, 0, 255).astype(np.uint8))
