@@ -14,7 +14,7 @@ from spotchange.scenes.vocabulary import PAD_ID, TOKEN_IDS
 
 VALUE = -1  # stands in a verb phrase where the new colour or material goes
 
-_SYNONYMS = {
+SYNONYMS = {
     "cube": ("cube", "block"),
     "sphere": ("sphere", "ball"),
     "large": ("large", "big"),
@@ -22,7 +22,7 @@ _SYNONYMS = {
     "metal": ("metal", "metallic", "shiny"),
     "rubber": ("rubber", "matte"),
 }
-_RELATIONS = (
+RELATION_FORMS = (
     ("left of", "to the left of", "on the left side of"),
     ("right of", "to the right of", "on the right side of"),
     ("behind",),
@@ -65,10 +65,10 @@ def _table(rows: Sequence[Sequence[str]], length: int) -> tuple[np.ndarray, np.n
 # Attribute words stand in one list, the values of an attribute one after another from ATTRIBUTE_START.
 ATTRIBUTE_START = np.cumsum([0, *[len(values) for values in ATTRIBUTE_VALUES]])[:4].astype(np.int32)
 ATTRIBUTE_WORDS, ATTRIBUTE_COUNT = _table(
-    [_SYNONYMS.get(value, (value,)) for values in ATTRIBUTE_VALUES for value in values], 1
+    [SYNONYMS.get(value, (value,)) for values in ATTRIBUTE_VALUES for value in values], 1
 )
 ANY_OBJECT_WORDS, ANY_OBJECT_COUNT = _table([("object", "thing")], 1)
-RELATION_WORDS, RELATION_COUNT = _table(_RELATIONS, 5)
+RELATION_WORDS, RELATION_COUNT = _table(RELATION_FORMS, 5)
 VERB_WORDS, VERB_COUNT = _table([_VERBS[name] for name in CHANGE_TYPES], 5)
 NO_CHANGE_WORDS, NO_CHANGE_COUNT = _table([_NO_CHANGE], 7)
 
