@@ -1,0 +1,64 @@
+"""From pictures to tensors: the same numbers by every way in."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from spotchange.errors import ModelError
+from spotchange.models.preprocess import CLIP_MEAN, CLIP_STD, Preprocessor, to_tensor
+
+
+def picture(width: int, height: int, seed: int = 0) -> Image.Image:
+    """Smooth noise, as photographs are."""
+    small = np.random.default_rng(seed).integers(0, 256, (6, 8, 3), dtype=np.uint8)
+    return Image.fromarray(small).resize((width, height), Image.Resampling.BICUBIC)
+
+
+def test_pictures_and_byte_batches_agree() -> None:
+    pictures = [picture(90, 60, seed) for seed in range(3)]
+    preprocessor = Preprocessor(image_size=(48, 72))
+    batch = torch.cat([to_tensor(each) for each in pictures])
+    torch.testing.assert_close(preprocessor(pictures), preprocessor(batch))
+    assert preprocessor(pictures).shape == (3, 3, 48, 72)
+
+
+def test_own_size_is_only_normalised() -> None:
+    original = picture(72, 48)
+    expected = (np.asarray(original) / 255 - CLIP_MEAN) / CLIP_STD
+    ours = Preprocessor(image_size=(48, 72))([original])[0].permute(1, 2, 0)
+    np.testing.assert_allclose(ours.numpy(), expected, atol=1e-5)
+
+
+def test_resize_is_pillows() -> None:
+    """Antialiased bicubic, as CLIP's own preprocessing does it with Pillow; only rounding differs."""
+    original = picture(300, 200)
+    theirs = np.asarray(original.resize((72, 48), Image.Resampling.BICUBIC), dtype=np.float32)
+    ours = Preprocessor(image_size=(48, 72), mean=(0, 0, 0), std=(1 / 255,) * 3)([original])[0].permute(1, 2, 0)
+    assert np.abs(ours.numpy() - theirs).max() < 1.5
+
+
+def test_crop_keeps_the_middle() -> None:
+    wide = np.zeros((50, 150, 3), dtype=np.uint8)
+    wide[:, 50:100] = 255
+    preprocessor = Preprocessor(image_size=(50, 50), mean=(0, 0, 0), std=(1, 1, 1), resize="crop")
+    assert preprocessor([Image.fromarray(wide)]).min() > 0.99
+    squashed = Preprocessor(image_size=(50, 50), mean=(0, 0, 0), std=(1, 1, 1))([Image.fromarray(wide)])
+    assert squashed.min() < 0.01
+
+
+@pytest.mark.parametrize("resize", ["squash", "crop"])
+def test_settings_round_trip(resize: str) -> None:
+    preprocessor = Preprocessor(image_size=(48, 72), resize=resize)
+    assert Preprocessor.from_dict(preprocessor.to_dict()) == preprocessor
+
+
+def test_clips_own_file_is_understood() -> None:
+    theirs = {"crop_size": 224, "do_center_crop": True, "size": 224, "image_mean": CLIP_MEAN, "image_std": CLIP_STD}
+    assert Preprocessor.from_dict(theirs) == Preprocessor(image_size=(224, 224), resize="crop")
+    with pytest.raises(ModelError):
+        Preprocessor.from_dict({"size": 224})
+    with pytest.raises(ModelError, match="stretch"):
+        Preprocessor(image_size=(1, 1), resize="stretch")
