@@ -76,6 +76,8 @@ def test_each_type_is_an_evaluation_of_its_own(data_set: Path, tmp_path: Path) -
     assert system.by_type["color"].captions == alone.corpus
     assert system.by_type["none"].pairs == 10
     assert list(evaluation.constant.by_type) == list(system.by_type)
+    assert any("'none' is 0 by construction" in note for note in evaluation.notes)
+    assert system.by_type["none"].captions["CIDEr-D"] == 0
 
 
 def test_the_constant_caption_comes_from_training(data_set: Path, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from spotchange.data import Row, list_splits, read_rows
 from spotchange.data.rows import METADATA
 from spotchange.errors import DataError
 from spotchange.evaluation.facts import ON_TRUST, Scenes, read_scenes, scene_of
-from spotchange.evaluation.judging import SystemEvaluation, judge_system
+from spotchange.evaluation.judging import SystemEvaluation, groups_of, judge_system
 from spotchange.evaluation.outputs import SystemOutputs, constant_outputs, outputs_of
 from spotchange.evaluation.published import PublishedRow, published_rows
 from spotchange.evaluation.retrieval import can_retrieve, retrieval
@@ -94,6 +94,9 @@ def evaluate(
     notes = list(scorer.notes)
     if any(row.facts and scene_of(row, scenes) is None for row in rows):
         notes.append(ON_TRUST)
+    for kind, numbers in groups_of(rows).items():
+        if len({frozenset(rows[number].captions) for number in numbers}) == 1:
+            notes.append(f"CIDEr-D of {kind!r} is 0 by construction: its pairs all have the same references")
     systems = []
     for name in [system, *([options.compare] if options.compare else [])]:
         answered = answer(name, rows)
