@@ -260,6 +260,31 @@ def test_bad_files_are_refused_with_one_line(make: Callable[[Path], Path], reaso
     assert str(path) in caught.value.message
 
 
+@pytest.mark.filterwarnings("ignore")  # Pillow warns of odd metadata; what counts here is what is raised
+@pytest.mark.parametrize("format_name", ["JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF"])
+def test_any_damage_gives_a_picture_or_an_image_error(format_name: str) -> None:
+    chance = np.random.default_rng(7)
+    whole = noise(format_name)
+    refused = 0
+    for _ in range(150):
+        damaged = bytearray(whole)
+        for place in chance.integers(0, 200, size=3):  # headers, where every byte means something
+            damaged[place] = chance.integers(0, 256)
+        try:
+            assert read_image(bytes(damaged), max_pixels=4_000_000).mode == "RGB"
+        except ImageError as error:
+            refused += "\n" not in error.message
+    assert refused > 5
+
+
+def test_a_gif_frame_larger_than_its_picture_is_refused() -> None:
+    content = bytearray(encoded(quadrants(), "GIF"))
+    frame = content.index(b"\x2c", 13)  # the image descriptor: left, top, width, height in two bytes each
+    content[frame + 5 : frame + 9] = struct.pack("<HH", 60_000, 60_000)
+    with pytest.raises(ImageError, match="damaged"):
+        read_image(bytes(content))
+
+
 def test_bad_type_is_refused() -> None:
     with pytest.raises(ImageError, match="NoneType"):
         read_image(None)  # type: ignore[arg-type]

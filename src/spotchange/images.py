@@ -31,8 +31,18 @@ _FOREIGN = (
     (8, b"heic", "HEIC"),
     (8, b"mif1", "HEIC"),
 )
-# What Pillow's decoders raise on damaged files; EOFError and struct.error come from headers that end early.
-_DECODING_ERRORS = (OSError, SyntaxError, ValueError, TypeError, IndexError, KeyError, EOFError, struct.error)
+# What Pillow's decoders raise on damaged files: struct.error where a header ends early, DecompressionBombError where
+# a GIF's first frame is larger than the picture it is part of.
+_DECODING_ERRORS = (
+    OSError,
+    SyntaxError,
+    ValueError,
+    TypeError,
+    LookupError,
+    EOFError,
+    struct.error,
+    Image.DecompressionBombError,
+)
 
 
 def read_image(source: ImageSource, *, max_pixels: int = MAX_PIXELS, smallest_side: int | None = None) -> Image.Image:
