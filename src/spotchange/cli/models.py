@@ -49,7 +49,7 @@ def show(
     }
     facts: dict[str, Any] = {
         "folder": str(folder),
-        "parameters": sum(parts.values()),
+        "parameters": sum(parameter.numel() for parameter in loaded.model.parameters()),
         "parts": parts,
         "bytes_on_disk": sum(path.stat().st_size for path in folder.glob("model*.safetensors")),
         "settings": loaded.settings.model_dump(mode="json"),

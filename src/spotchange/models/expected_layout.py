@@ -64,12 +64,16 @@ def captioner_shapes(captioner: CaptionerSettings, vocabulary: int) -> Shapes:
     return shapes
 
 
-def check_shapes(state: dict[str, Tensor], expected: Shapes, *, source: str) -> None:
-    """One message with everything that is missing, unknown or of the wrong shape."""
-    missing = [name for name in expected if name not in state]
-    unknown = [name for name in state if name not in expected]
+def check_shapes(state: dict[str, Tensor], expected: Shapes, *, source: str, prefix: str = "") -> None:
+    """One message with everything that is missing, unknown or of the wrong shape.
+
+    Args:
+        prefix: what stood before the names in the file.
+    """
+    missing = [prefix + name for name in expected if name not in state]
+    unknown = [prefix + name for name in state if name not in expected]
     wrong = [
-        f"{name} is {list(state[name].shape)} instead of {list(shape)}"
+        f"{prefix}{name} is {list(state[name].shape)} instead of {list(shape)}"
         for name, shape in expected.items()
         if name in state and tuple(state[name].shape) != shape
     ]

@@ -64,14 +64,13 @@ def import_model(
         image_size: height and width to use the model with; its position embeddings are stretched.
     """
     found = _find(source)
-    activation = activation or found.activation
-    if activation is None:
+    settings = _settings(found, activation or found.activation or "gelu", n_inter)
+    _check(found, settings)
+    if activation is None and found.activation is None:
         raise InputError(
             f"{found.name} does not say which activation it was trained with",
             hint="--activation quick_gelu for OpenAI's weights, --activation gelu for most of open_clip's",
         )
-    settings = _settings(found, activation, n_inter)
-    _check(found, settings)
     state = from_openai(found.clip, settings) | captioner_weights(found.captioner)
     if image_size is not None:
         wanted = settings.model_dump()
@@ -180,12 +179,14 @@ def _settings(found: _Source, activation: str, n_inter: int | None) -> ModelSett
 
 def _check(found: _Source, settings: ModelSettings) -> None:
     expected = clip_shapes(settings)
-    if found.captioner or "visual.bef_embedding" in found.clip:
+    published = bool(found.captioner) or "visual.bef_embedding" in found.clip
+    if published:
         expected |= pair_shapes(settings)
-    check_shapes(without_constants(found.clip), expected, source=found.name)
+    check_shapes(without_constants(found.clip), expected, source=found.name, prefix="clip." if published else "")
     if settings.captioner is not None:
         own = {name: value for name, value in found.captioner.items() if name not in TIED}
-        check_shapes(own, captioner_shapes(settings.captioner, settings.vocabulary.size), source=found.name)
+        expected = captioner_shapes(settings.captioner, settings.vocabulary.size)
+        check_shapes(own, expected, source=found.name, prefix="decoder.")
 
 
 def _build_seeded(settings: ModelSettings) -> nn.Module:
