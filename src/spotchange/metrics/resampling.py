@@ -48,3 +48,16 @@ def bleu_of(statistics: BleuStatistics) -> Summable:
         return bleu_from_sums(correct, guessed, sums[..., -2], sums[..., -1])
 
     return Summable(tuple(f"BLEU-{order}" for order in range(1, MAX_ORDER + 1)), columns, finish)
+
+
+def meteor_of(statistics: Floats) -> Summable:
+    """METEOR, whose corpus score comes from summed statistics as well."""
+    from spotchange.metrics.meteor import corpus_statistics, meteor_scores
+
+    # Row by row, because what a row adds to the sum is not the row: chunks of perfect matches do not count.
+    columns = np.concatenate([corpus_statistics(row[None]) for row in statistics])
+
+    def finish(sums: Floats, count: int) -> Floats:
+        return meteor_scores(sums.reshape(-1, sums.shape[-1])).reshape(*sums.shape[:-1], 1)
+
+    return Summable(("METEOR",), columns, finish)

@@ -12,7 +12,7 @@ from spotchange.errors import MissingExtraError
 from spotchange.metrics.bleu import bleu, bleu_statistics
 from spotchange.metrics.cider import cider_d
 from spotchange.metrics.inputs import match_ids
-from spotchange.metrics.resampling import Summable, bleu_of, mean_of
+from spotchange.metrics.resampling import Summable, bleu_of, mean_of, meteor_of
 from spotchange.metrics.rouge import rouge_l
 from spotchange.metrics.sentences import Floats, SentenceTable
 from spotchange.metrics.signature import signature
@@ -53,6 +53,7 @@ class Scorer:
         self.sentences = {name: token_sentences(texts) for name, texts in self.references.items()}
         self.notes: list[str] = []
         self._meteor = self._load_meteor() if meteor else None
+        self._aligned: dict[tuple[str, str], Floats] = {}  # METEOR's statistics of (id, caption)
 
     @property
     def has_meteor(self) -> bool:
@@ -89,7 +90,7 @@ class Scorer:
         columns = dict(zip(METRICS[:4], bleu_items.T, strict=True))
         summables = [bleu_of(counts)]
         if self._meteor is not None:
-            corpus["METEOR"], columns["METEOR"], summable = self._score_meteor(candidates, references)
+            corpus["METEOR"], columns["METEOR"], summable = self._score_meteor(ids, candidates)
             summables.append(summable)
         corpus |= {"ROUGE-L": rouge_corpus, "CIDEr-D": cider_corpus}
         columns |= {"ROUGE-L": rouge_items, "CIDEr-D": cider_items}
@@ -104,10 +105,19 @@ class Scorer:
             summables=summables,
         )
 
-    def _score_meteor(self, candidates: list[str], references: list[list[str]]) -> tuple[float, Floats, Summable]:
-        assert self._meteor is not None
-        corpus, items = self._meteor.score(candidates, references)
-        return float(corpus), np.asarray(items, dtype=np.float64), mean_of("METEOR", np.asarray(items))
+    def _score_meteor(self, ids: list[str], candidates: list[str]) -> tuple[float, Floats, Summable]:
+        """METEOR of an item does not depend on the other items, so a caption is aligned once for all subsets."""
+        from spotchange.metrics.meteor import meteor_scores
+
+        keys = list(zip(ids, candidates, strict=True))
+        new = [key for key in dict.fromkeys(keys) if key not in self._aligned]
+        if new:
+            assert self._meteor is not None
+            found = self._meteor.statistics([text for _, text in new], [self.sentences[name] for name, _ in new])
+            self._aligned |= dict(zip(new, found, strict=True))
+        statistics = np.stack([self._aligned[key] for key in keys])
+        summable = meteor_of(statistics)
+        return float(summable.corpus()[0]), meteor_scores(statistics), summable
 
 
 def score(
