@@ -176,6 +176,20 @@ def _split_counts(counts: dict[str, int] | None) -> str:
     return ", ".join(f"{split} {count:,}" for split, count in counts.items()) if counts else "not known"
 
 
+@app.command("hold-out", epilog="Example: spotchange data hold-out data/toy --out data/toy-held --share 0.2")
+def hold_out(
+    data_dir: DataDir,
+    out: Annotated[Path, typer.Option("--out", help="New folder for the data set.")],
+    share: Annotated[float, typer.Option("--share", help="Part of the training scenes that becomes val.")] = 0.2,
+    seed: Annotated[int, typer.Option("--seed", help="Which scenes are drawn.")] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Draw train and val from a set's train, keeping its own val and test for the end, as official-val and so on."""
+    from spotchange.data.hold_out import hold_out as hold_out_share
+
+    _print_counts(out, hold_out_share(data_dir, out, share=share, seed=seed), as_json)
+
+
 @app.command(epilog="Example: spotchange data shard data/toy --out data/toy-shards")
 def shard(
     data_dir: DataDir,

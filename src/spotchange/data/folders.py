@@ -40,3 +40,17 @@ def new_folder(out: Path) -> Iterator[Path]:
         raise DataError(f"cannot write {out}: {error.strerror or error}") from error
     finally:
         shutil.rmtree(building, ignore_errors=True)
+
+
+def place_picture(path: Path, target: Path, *, copy: bool = False) -> None:
+    """Link to a picture, or copy it, byte for byte; one that was placed before stays."""
+    if os.path.lexists(target):
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if copy:
+        shutil.copyfile(path, target)
+        return
+    try:
+        target.symlink_to(path.resolve())
+    except OSError:
+        os.link(path.resolve(), target)  # where symbolic links are not allowed

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from spotchange.data.folders import new_folder, refuse_used_folder
+from spotchange.data.folders import new_folder, place_picture, refuse_used_folder
 from spotchange.data.importers.base import Problems, SourcePair
 from spotchange.data.importers.catalog import get_importer
 from spotchange.data.rows import METADATA, Row, write_rows
@@ -150,18 +149,5 @@ class _Placed:
 
     def _place(self, path: Path) -> str:
         name = path.relative_to(self._source)
-        target = self._folder / name
-        if not os.path.lexists(target):
-            target.parent.mkdir(parents=True, exist_ok=True)
-            if self._copy:
-                shutil.copyfile(path, target)
-            else:
-                _link(path.resolve(), target)
+        place_picture(path, self._folder / name, copy=self._copy)
         return name.as_posix()
-
-
-def _link(path: Path, target: Path) -> None:
-    try:
-        target.symlink_to(path)
-    except OSError:
-        os.link(path, target)  # where symbolic links are not allowed
