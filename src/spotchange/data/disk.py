@@ -12,11 +12,9 @@ import torch
 
 from spotchange.data.batches import PairBatch
 from spotchange.data.cache import open_cache
-from spotchange.data.flatfile import FlatFile
-from spotchange.data.index import UNKNOWN, Numbers, RowIndex
-from spotchange.data.protocols import get_protocol
+from spotchange.data.index import Numbers
+from spotchange.data.pair_reader import PairReader
 from spotchange.errors import ConfigError, DataError
-from spotchange.scenes.arrays import CHANGE_TYPES
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -86,10 +84,12 @@ class DiskSource:
             skip_bad=skip_bad,
             advance=advance,
         )
-        self._index = RowIndex(folder)
-        self._pictures = FlatFile(folder / "pictures.bin")
-        self._shape = (3, height, width)
-        self.units = _pair_up(self._index)
+        self._device = torch.device(device)
+        pin_memory = self._device.type == "cuda"
+        self._reader = PairReader(
+            folder, tokenizer=tokenizer, max_words=max_words, grid=grid, protocol=protocol, pin_memory=pin_memory
+        )
+        self.change_types, self.units = self._reader.change_types, self._reader.units
         self.paired = self.units.shape[1] == 2
         if not len(self.units):
             raise DataError(f"{data_dir} has no readable pair in '{split}'")
@@ -97,13 +97,8 @@ class DiskSource:
             raise ConfigError(f"a batch of {batch} pairs does not hold change and distractor pairs in equal number")
         if not 0 <= rank < world_size:
             raise ConfigError(f"rank {rank} is not one of {world_size}")
-        self.change_types = self._index.change_types
         self._units_per_batch = batch // self.units.shape[1]
         self._rank, self._world_size, self._seed, self._shuffle = rank, world_size, seed, shuffle
-        self._grid = grid if self._index.has_masks else None
-        self._protocol = get_protocol(protocol)
-        self._captions = _Captions(tokenizer, max_words)
-        self._device = torch.device(device)
         self._plans: dict[int, tuple[Numbers, Numbers]] = {}
         self._position = 0  # units that all processes together have been given
         self._pool = ThreadPoolExecutor(workers) if workers else None
@@ -156,11 +151,11 @@ class DiskSource:
         size = self._units_per_batch * self.units.shape[1]
         for start in range(0, len(rows), size):
             chosen = rows[start : start + size]
-            yield chosen, self._on_device(self._gather(chosen, np.zeros(len(chosen), dtype=np.int64)))
+            yield chosen, self._on_device(self._reader.read(chosen, np.zeros(len(chosen), dtype=np.int64)))
 
     def references(self, row: int) -> list[str]:
         """What a prediction for a row is scored against, as the protocol says."""
-        return self._protocol.references(self._index.captions(row))
+        return self._reader.references(row)
 
     def close(self) -> None:
         """Stop the threads."""
@@ -181,13 +176,13 @@ class DiskSource:
             chosen = self.units[order[place]]
             rows.append(chosen)
             draws.append(draw[chosen])
-        return self._gather(np.concatenate(rows), np.concatenate(draws))
+        return self._reader.read(np.concatenate(rows), np.concatenate(draws))
 
     def _plan(self, epoch: int) -> tuple[Numbers, Numbers]:
         """The order of units in an epoch, and for every row a number that decides which caption is taken."""
         plan = self._plans.get(epoch)
         if plan is None:
-            units, rows = len(self.units), len(self._index)
+            units, rows = len(self.units), len(self._reader)
             if self._shuffle:
                 chance = np.random.default_rng([self._seed, epoch])
                 plan = chance.permutation(units), chance.integers(2**31, size=rows)
@@ -197,66 +192,5 @@ class DiskSource:
             self._plans = {old: kept for old, kept in self._plans.items() if abs(old - epoch) <= 1} | {epoch: plan}
         return plan
 
-    def _gather(self, rows: Numbers, draws: Numbers) -> PairBatch:
-        sides = {}
-        for side in ("before", "after"):
-            pictures = np.empty((len(rows), *self._shape), dtype=np.uint8)
-            for target, number in zip(pictures, self._index.column(side, rows), strict=True):
-                self._pictures.read_into(int(number) * target.size, target)
-            sides[side] = torch.from_numpy(pictures)
-        texts = []
-        for row, draw in zip(rows, draws, strict=True):
-            references = self.references(int(row))
-            texts.append(references[int(draw) % len(references)])
-        ids, mask = self._captions(texts)
-        return PairBatch(
-            before=sides["before"],
-            after=sides["after"],
-            caption_ids=ids,
-            caption_mask=mask,
-            change_type=torch.from_numpy(self._index.column("change_type", rows)),
-            scene_id=torch.from_numpy(self._index.column("scene", rows)),
-            change_mask=torch.from_numpy(self._index.change_mask(rows, self._grid)) if self._grid else None,
-        )
-
     def _on_device(self, batch: PairBatch) -> PairBatch:
         return batch if self._device.type == "cpu" else batch.to(self._device)
-
-
-class _Captions:
-    """Texts to padded token ids. The tokenizer is used as it is: no padding or truncation is switched on in it."""
-
-    def __init__(self, tokenizer: Tokenizer, max_words: int) -> None:
-        if max_words < 3:
-            raise ConfigError(f"max_words must hold begin, a word and end, not {max_words}")
-        self._tokenizer, self._max_words = tokenizer, max_words
-        self._pad = tokenizer.token_to_id("[PAD]") or 0  # CLIP pads with 0 and has no token for it
-
-    def __call__(self, texts: list[str]) -> tuple[torch.Tensor, torch.Tensor]:
-        ids = torch.full((len(texts), self._max_words), self._pad, dtype=torch.int64)
-        mask = torch.zeros(ids.shape, dtype=torch.bool)
-        for place, encoded in enumerate(self._tokenizer.encode_batch(texts)):
-            tokens = [token for token, used in zip(encoded.ids, encoded.attention_mask, strict=True) if used]
-            if len(tokens) > self._max_words:
-                tokens = [*tokens[: self._max_words - 1], tokens[-1]]
-            ids[place, : len(tokens)] = torch.tensor(tokens)
-            mask[place, : len(tokens)] = True
-        return ids, mask
-
-
-def _pair_up(index: RowIndex) -> Numbers:
-    """(units, 2) rows of change and distractor where every scene has exactly these two, else (rows, 1)."""
-    scenes, types = index.column("scene"), index.column("change_type")
-    unchanged = types == CHANGE_TYPES.index("none")
-    order = np.lexsort((unchanged, scenes))  # scene by scene, the change before the distractor
-    pairs = order[: len(order) // 2 * 2].reshape(-1, 2)
-    if (
-        len(order) % 2 == 0
-        and (scenes[pairs[:, 0]] == scenes[pairs[:, 1]]).all()
-        and len(np.unique(scenes)) == len(pairs)
-        and (unchanged[pairs] == [False, True]).all()
-        and (types[pairs[:, 0]] != UNKNOWN).all()
-    ):
-        pairs = pairs[np.argsort(pairs[:, 0])]
-        return pairs[np.isin(pairs, index.usable).all(axis=1)]  # a scene stays whole or goes
-    return index.usable[:, None]
