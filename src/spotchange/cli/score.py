@@ -57,14 +57,14 @@ def _print_table(
 ) -> None:
     from rich.table import Table
 
-    table = Table(title=f"{len(result.items)} captions, in percent")
+    # One line a metric: seven columns of numbers with intervals would not fit a terminal.
+    table = Table(title=f"{len(result.items)} captions, in percent", title_justify="left")
     table.add_column("")
-    for name in result.corpus:
-        table.add_column(name, justify="right")
-    ranges = [intervals[name] for name in result.corpus]
-    table.add_row("captions", *(_percent(value) for value in result.corpus.values()))
-    table.add_row("95 % interval", *(f"{_percent(low)}–{_percent(high)}" for low, high in ranges))
-    table.add_row("constant", *(_percent(value) for value in floor.corpus.values()), style="dim")
+    for name in ("captions", "95 % interval", "constant"):
+        table.add_column(name, justify="right", style="dim" if name == "constant" else "")
+    for name, value in result.corpus.items():
+        low, high = intervals[name]
+        table.add_row(name, _percent(value), f"{_percent(low)}–{_percent(high)}", _percent(floor.corpus[name]))
     console = tables()
     console.print(table)
     console.print(constant, markup=False, soft_wrap=True)

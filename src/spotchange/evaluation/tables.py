@@ -78,8 +78,9 @@ def _lines(systems: Iterable[SystemEvaluation], names: list[str]) -> list[Line]:
         lines.append(Line([system.name, *(percent(system.total.scores.get(name)) for name in names)]))
         ranges = [system.intervals.get(name) for name in names]
         if any(ranges):
-            shown = ["" if each is None else f"{percent(each[0])}–{percent(each[1])}" for each in ranges]
-            lines.append(Line(["95 % interval", *shown], "interval"))
+            # Half the width of the interval; its ends stand in the JSON.
+            shown = ["" if each is None else f"±{percent((each[1] - each[0]) / 2)}" for each in ranges]
+            lines.append(Line(["  95 % interval", *shown], "interval"))
     return lines
 
 
