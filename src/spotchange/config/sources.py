@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from spotchange.config.base import Settings
+from spotchange.config.data import ProtocolName
 from spotchange.config.scenes import LookRandomness, SceneSettings, scene_preset
 from spotchange.errors import ConfigError
 
@@ -49,6 +50,10 @@ class DatasetSource(Settings):
     split: str = "train"
     cache: str | None = None
     """Folder of the decoded pictures; null: beside the data set."""
+    protocol: ProtocolName = "pairs"
+    """What counts as a caption, e.g. spot-the-diff-multi joins all sentences of a pair."""
+    workers: int = Field(default=2, ge=0)
+    """Threads that prepare batches ahead."""
 
 
 class MixedSource(Settings):

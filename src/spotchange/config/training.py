@@ -81,6 +81,8 @@ class ValidationSettings(Settings):
     default: CIDEr-D for captions, R@1 for adaptation, exact for dense truth."""
     patience: int | None = Field(default=None, ge=1)
     """Stop after this many validations without a better one; null: never."""
+    max_words: int | None = Field(default=None, ge=1)
+    """Longest caption decoded, in steps; null: as long as those trained on."""
 
     @field_validator("data", mode="before")
     @classmethod

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,12 @@ import torch
 from spotchange.config.sources import DatasetSource, MixedSource, StreamSource
 from spotchange.config.training import Recipe
 from spotchange.data.batches import PairBatch
+from spotchange.data.disk import DiskSource
+from spotchange.data.rows import list_splits
 from spotchange.errors import ConfigError
+from spotchange.scenes.arrays import SceneBatch
+from spotchange.scenes.changes import scene_json
+from spotchange.scenes.checker import check
 from spotchange.scenes.stream import SceneStream, as_dict, world_seed
 from spotchange.scenes.vocabulary import TOKENS
 from spotchange.scenes.world import World
@@ -54,13 +59,17 @@ class Feeding:
             return source
         return ChangedBatches(source, self._augmentation())
 
-    def held_out(self) -> HeldOut:
-        """The pairs that validation looks at."""
+    def held_out(self) -> HeldOut | None:
+        """The pairs that validation looks at; None for a data set without a validation split."""
         wanted = self.recipe.validation.data or self.recipe.data
         if isinstance(wanted, MixedSource):
             wanted = wanted.sources[0]
         if isinstance(wanted, StreamSource):
             return self._held_out_scenes(wanted)
+        if self.recipe.validation.data is None:
+            if "val" not in list_splits(wanted.path):
+                return None
+            wanted = wanted.model_copy(update={"split": "val"})
         return self._held_out_rows(wanted)
 
     def _source(self, settings: StreamSource | DatasetSource | MixedSource, pairs: int) -> BatchSource:
@@ -69,7 +78,7 @@ class Feeding:
             return MixedBatches(sources, settings.weights, seed=self.recipe.seed)
         if isinstance(settings, StreamSource):
             return SceneBatches(self._stream(settings, pairs), self._translation())
-        return self._rows(settings, pairs)
+        return ChangedBatches(self._rows(settings, pairs), self._known_types)
 
     def _stream(self, settings: StreamSource, pairs: int) -> SceneStream:
         if pairs % 2:
@@ -104,6 +113,41 @@ class Feeding:
             references += [texts[i : i + REFERENCES] for i in range(0, len(texts), REFERENCES)]
             scenes.append(drawn)
         return HeldOut(batches=batches, references=references, check=_fact_check(scenes))
+
+    def _rows(self, settings: DatasetSource, pairs: int, *, shuffle: bool = True) -> DiskSource:
+        return DiskSource(
+            settings.path,
+            settings.split,
+            tokenizer=self.start.tokenizer,
+            image_size=self.start.settings.vision.image_size,
+            batch=pairs,
+            seed=self.recipe.seed,
+            rank=self.rank if shuffle else 0,
+            world_size=self.processes if shuffle else 1,
+            shuffle=shuffle,
+            workers=settings.workers,
+            cache_dir=settings.cache,
+            max_words=min(self.recipe.stage.max_words, self.start.settings.text.context),
+            grid=self.grid,
+            protocol=settings.protocol,
+            device=self.device,
+        )
+
+    def _held_out_rows(self, settings: DatasetSource) -> HeldOut:
+        """The first pairs of the validation split."""
+        validation = self.recipe.validation
+        source = self._rows(settings, validation.pairs_per_batch, shuffle=False)
+        batches, references = [], []
+        for rows, batch in source.one_pass(validation.pairs):
+            batches.append(self._known_types(batch))
+            references += [source.references(int(row)) for row in rows]
+        source.close()
+        return HeldOut(batches=batches, references=references)
+
+    def _known_types(self, batch: PairBatch) -> PairBatch:
+        """Change types that the model has no name for count as unknown."""
+        known = batch.change_type < len(self.start.settings.heads.change_types)
+        return replace(batch, change_type=torch.where(known, batch.change_type, -1))
 
     def _translation(self) -> Callable[[PairBatch], PairBatch] | None:
         """Scene words into the model's, unless they are the same."""
@@ -142,3 +186,19 @@ class SceneBatches:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from `state_dict`."""
         self.stream.load_state_dict(state)
+
+
+def _fact_check(scenes: list[SceneBatch]) -> Callable[[list[str]], list[bool]]:
+    """Whether each caption is true of its pair and names only what changed; change and distractor rows in turn."""
+    known = [scene_json(batch, i, "") for batch in map(_as_numpy, scenes) for i in range(len(batch))]
+
+    def judge(captions: list[str]) -> list[bool]:
+        return [check(text, known[row // 2], distractor=row % 2 == 1).correct for row, text in enumerate(captions)]
+
+    return judge
+
+
+def _as_numpy(scenes: SceneBatch) -> SceneBatch:
+    return SceneBatch(
+        **{field.name: np.asarray(torch.as_tensor(getattr(scenes, field.name)).cpu()) for field in fields(scenes)}
+    )

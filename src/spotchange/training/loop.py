@@ -39,7 +39,7 @@ class Trainer:
         accelerator: Accelerator,
         objective: Objective,
         source: BatchSource,
-        validator: Validator,
+        validator: Validator | None,
         save_model: Callable[[Path], None],
         out: Path,
     ) -> None:
@@ -134,13 +134,17 @@ class Trainer:
         return now, self.step
 
     def _evaluate(self, log: RunLog) -> None:
-        kept = random_state(self.accelerator.device)  # validating must not change what training draws
-        with self._averaged(), self._autocast():
-            results = self.validator.judge(self.objective)
-        self.parallel.train()
-        restore_random_state(kept, self.accelerator.device)
-        log.validation({"step": self.step, **results})
-        if self.selection.consider(results, self.step) and self.accelerator.is_main_process:
+        if self.validator is None:
+            better = True  # nothing to judge by: the newest is the best
+        else:
+            kept = random_state(self.accelerator.device)  # validating must not change what training draws
+            with self._averaged(), self._autocast():
+                results = self.validator.judge(self.objective)
+            self.parallel.train()
+            restore_random_state(kept, self.accelerator.device)
+            log.validation({"step": self.step, **results})
+            better = self.selection.consider(results, self.step)
+        if better and self.accelerator.is_main_process:
             with self._averaged():
                 replace_folder(self.out / BEST, self.save_model)
         self.accelerator.wait_for_everyone()

@@ -32,6 +32,13 @@ def run_stage(
     recover(out / LAST)
     if not resume and (out / LAST).exists():
         raise InputError(f"{out} already holds a run", hint="--resume goes on with it; or give another --out")
+    trainer = prepare(recipe, out=out, device=device)
+    summary = trainer.run(resume=resume, stop=stop or StopRequest())
+    return summary if trainer.accelerator.is_main_process else None
+
+
+def prepare(recipe: Recipe, *, out: Path, device: str = "auto", validate: bool = True) -> Trainer:
+    """Everything a run needs, put together; `validate=False` leaves the held-out pairs out, for timing."""
     accelerator = _accelerator(device)
     seed_everything(recipe.seed, 0)  # every process begins with the same weights
     start = start_model(recipe)
@@ -55,17 +62,15 @@ def run_stage(
     if accelerator.device.type == "cuda":
         _tune_for_cuda(objective)
     seed_everything(recipe.seed, accelerator.process_index)  # and draws its own dropout
-    trainer = Trainer(
+    return Trainer(
         recipe,
         accelerator=accelerator,
         objective=objective,
         source=source,
-        validator=_validator(feeding, start, recipe),
+        validator=_validator(feeding, start, recipe) if validate else None,
         save_model=lambda folder: _save(folder, objective, start, recipe),
         out=out,
     )
-    summary = trainer.run(resume=resume, stop=stop or StopRequest())
-    return summary if accelerator.is_main_process else None
 
 
 def _accelerator(device: str) -> Accelerator:
@@ -80,12 +85,14 @@ def _accelerator(device: str) -> Accelerator:
 
 def _tune_for_cuda(objective: Objective) -> None:
     torch.set_float32_matmul_precision("high")  # TF32 for what autocast leaves in fp32
-    torch.backends.cudnn.allow_tf32 = True
     torch.backends.cudnn.benchmark = True  # shapes never change
     objective.to(memory_format=torch.channels_last)
 
 
-def _validator(feeding: Feeding, start: Start, recipe: Recipe) -> Validator:
+def _validator(feeding: Feeding, start: Start, recipe: Recipe) -> Validator | None:
+    held_out = feeding.held_out()
+    if held_out is None:
+        return None
     # A model folder's own way from ids to text, so that validation reads what users will read.
     words = LoadedModel(
         model=start.model,
@@ -94,7 +101,8 @@ def _validator(feeding: Feeding, start: Start, recipe: Recipe) -> Validator:
         preprocessor=start.preprocessor,
         folder=Path(),
     )
-    return Validator(feeding.held_out(), decode=words.decode, max_words=recipe.stage.max_words - 1)
+    longest = recipe.validation.max_words or min(recipe.stage.max_words, start.settings.text.context) - 1
+    return Validator(held_out, decode=words.decode, max_words=longest)
 
 
 def _save(folder: Path, objective: Objective, start: Start, recipe: Recipe) -> None:

@@ -49,7 +49,9 @@ class Validator:
         if isinstance(objective, AdaptObjective):
             results |= self._retrieval(objective)
         if isinstance(objective, CaptionObjective):
-            results |= self._captions(objective)
+            # In full precision: users decode with fp32 weights, and a rounded score must not choose another word.
+            with torch.autocast(self.held_out.batches[0].before.device.type, enabled=False):
+                results |= self._captions(objective)
         return results
 
     def _losses(self, objective: Objective) -> dict[str, float]:
