@@ -211,6 +211,8 @@ def test_rows_without_types_give_the_standard_numbers_only(data_set: Path, tmp_p
     # No split folder either: the rows lie in the data set's own folder.
     (folder / "metadata.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     evaluation = evaluate(str(write_captions(tmp_path / "p.json", data_set)), folder, OPTIONS)
+    assert evaluation.split == "all rows"
+    assert "split:all" in evaluation.systems[0].signature
     assert evaluation.systems[0].total.beyond == {}
     assert evaluation.systems[0].by_type == {}
     assert [table.header[1] for table in tables_of(evaluation)] == ["BLEU-1"]

@@ -40,9 +40,9 @@ def evaluate(
     seed: Annotated[int, typer.Option(help="Seed of intervals and tests.")] = 0,
 ) -> None:
     """Caption a split and measure: standard metrics, verdicts, facts, pointing; in total and by change type."""
+    from spotchange.evaluation.outputs import SystemOutputs, outputs_of
     from spotchange.evaluation.run import EvaluationOptions
     from spotchange.evaluation.run import evaluate as run
-    from spotchange.evaluation.outputs import SystemOutputs, outputs_of
 
     options = EvaluationOptions(
         split=split,

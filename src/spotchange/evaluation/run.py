@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from spotchange.evaluation.retrieval import can_retrieve, retrieval
 from spotchange.metrics import Comparison, ConstantCaption, Scorer, best_constant, paired_comparison
 
 SCHEMA_VERSION = 1
+WHOLE = "."  # the split of a folder whose rows lie in it directly
 CONSTANT_PAIRS = 20_000  # training pairs read to find the best constant caption
 
 
@@ -85,6 +86,8 @@ def evaluate(
     """
     options = options or EvaluationOptions()
     beside = published_rows(options.published) if options.published else []
+    if (Path(data_set) / METADATA).is_file() and not (Path(data_set) / options.split).exists():
+        options = replace(options, split=WHOLE)
     rows = _read(Path(data_set), options.split, options.limit)
     constant = _constant(Path(data_set), options.split, rows)
     scorer = Scorer({row.id: row.captions for row in rows}, meteor=options.meteor)
@@ -106,7 +109,7 @@ def evaluate(
         notes += [f"{each.name}: {warning}" for warning in each.warnings]
     return Evaluation(
         data_set=Path(data_set).resolve().name,
-        split=options.split,
+        split="all rows" if options.split == WHOLE else options.split,
         rows=rows,
         systems=systems,
         constant=_judge(rows, constant_outputs(constant, rows), scorer, scenes, data_set, options, None),
@@ -118,8 +121,6 @@ def evaluate(
 
 
 def _read(data_set: Path, split: str, limit: int | None) -> list[Row]:
-    if (data_set / METADATA).is_file() and not (data_set / split).exists():
-        split = "."  # a folder of rows without splits
     rows = list(islice(read_rows(data_set, split), limit))
     if not rows:
         raise DataError(f"{data_set} has no rows in split {split!r}")
@@ -136,7 +137,8 @@ def _constant(data_set: Path, split: str, rows: Sequence[Row]) -> ConstantCaptio
     if split != "train" and "train" in list_splits(data_set):
         training = islice(read_rows(data_set, "train", check_files=False), CONSTANT_PAIRS)
         return best_constant({row.id: row.captions for row in training}, source="training captions")
-    return best_constant({row.id: row.captions for row in rows}, source=f"{split} references: no other training split")
+    where = "references" if split == WHOLE else f"{split} references"
+    return best_constant({row.id: row.captions for row in rows}, source=f"{where}, for want of a training split")
 
 
 def _answerer(options: EvaluationOptions) -> Callable[[str, Sequence[Row]], SystemOutputs]:
@@ -169,7 +171,7 @@ def _judge(
     model = f"{answered.name}@{answered.fingerprint}" if answered.fingerprint else answered.name
     parts = {
         "data": Path(data_set).resolve().name,
-        "split": options.split,
+        "split": "all" if options.split == WHOLE else options.split,
         "limit": str(options.limit) if options.limit else None,
         "model": model,
         "decoding": answered.decoding,
