@@ -188,3 +188,14 @@ def test_list_and_import_commands(make_set, tmp_path: Path) -> None:
     refused = runner.invoke(app, [*command, "--out", str(tmp_path / "other")])
     assert isinstance(refused.exception, DataError)
     assert "b.png does not exist" in refused.stderr
+
+
+def test_a_flood_of_problems_is_cut_unless_asked_for(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    rows = [{"uid": str(n), "img0": f"{n}.png", "img1": "b.png", "sents": ["brighter"]} for n in range(60)]
+    for name in ("train", "valid", "test"):
+        (source / f"{name}.json").write_text(json.dumps(rows if name == "train" else []))
+    command = ["import", "image-editing-request", "--source", str(source), "--out", str(tmp_path / "out")]
+    assert runner.invoke(app, command).stderr.count("problem: ") == 50
+    assert runner.invoke(app, [*command, "--all-problems"]).stderr.count("problem: ") == 60

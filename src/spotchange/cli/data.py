@@ -18,6 +18,8 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
+PROBLEMS_SHOWN = 50  # of an import, unless all are asked for
+
 DataDir = Annotated[Path, typer.Argument(help="Folder with train, val, test, each holding metadata.jsonl.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
 SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Go on without bad rows, and count them.")]
@@ -139,6 +141,7 @@ def import_(
     decode: Annotated[
         bool, typer.Option("--decode", help="Decode every picture to find corrupt ones; otherwise headers are read.")
     ] = False,
+    all_problems: Annotated[bool, typer.Option("--all-problems", help="List every problem, however many.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Turn a published data set into the project's format; pictures are linked or copied, never re-encoded."""
@@ -146,7 +149,16 @@ def import_(
 
     from spotchange.data.importers.run import import_dataset
 
-    console = notes()
+    console, seen = notes(), 0
+
+    def show(problem: str) -> None:
+        nonlocal seen
+        seen += 1
+        if all_problems or seen <= PROBLEMS_SHOWN:
+            console.print(f"problem: {problem}", markup=False, soft_wrap=True)
+        elif seen == PROBLEMS_SHOWN + 1:
+            console.print("more problems follow; --all-problems lists every one")
+
     with progress() as bar:
         task = bar.add_task("importing", total=None)
         report = import_dataset(
@@ -156,7 +168,7 @@ def import_(
             copy=copy,
             skip_bad=skip_bad,
             decode=decode,
-            on_problem=lambda text: console.print(f"problem: {text}", markup=False, soft_wrap=True),
+            on_problem=show,
             advance=lambda step: bar.advance(task, step),
         )
     if as_json:
