@@ -54,7 +54,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--preset", default="clip4idc")
-    parser.add_argument("--batch", type=int, nargs="+", default=[512, 1024, 2048])
+    parser.add_argument("--batch", type=int, nargs="+", default=[1024])
     parser.add_argument("--threads", type=int, default=2, help="CPU threads")
     parser.add_argument("--repeats", type=int, default=10)
     parser.add_argument("--no-compile", action="store_true")
@@ -81,7 +81,7 @@ def on_gpu(model: Clip4idc, arguments: argparse.Namespace, machine: str) -> None
     one = pictures(1)
     report_one(model, one, device, arguments.repeats * 3, machine)
     if not arguments.no_compile:
-        model.encoder.compile(mode="max-autotune-no-cudagraphs")
+        model.encoder.compile(dynamic=False)
     for pairs in arguments.batch:
         before, after = pictures(pairs)
         times = seconds_of(lambda: caption(model, before, after, 32), device, arguments.repeats)  # noqa: B023

@@ -30,7 +30,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--preset", default="clip4idc")
-    parser.add_argument("--batch", type=int, nargs="+", default=[128, 256, 512])
+    parser.add_argument("--batch", type=int, nargs="+", default=[512])
     parser.add_argument("--words", type=int, default=32, help="tokens a caption, begin and end included")
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--no-compile", action="store_true")
@@ -42,7 +42,7 @@ def main() -> None:
     model = build_model(settings).to(device).train()
     assert isinstance(model, Clip4idc)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=device.type == "cuda")
-    compute = loss_of if arguments.no_compile else torch.compile(loss_of)
+    compute = loss_of if arguments.no_compile else torch.compile(loss_of, dynamic=False)
     for pairs in arguments.batch:
         rate = pairs_per_second(model, optimizer, compute, settings, pairs, arguments, device)
         print(

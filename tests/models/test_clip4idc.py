@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,9 +11,10 @@ from torch import Tensor
 
 from spotchange.config.model import PRESETS, ModelSettings
 from spotchange.errors import ConfigError, ModelError
-from spotchange.models.build import ARCHITECTURES, build_model
+from spotchange.models.build import ARCHITECTURES, build_model, preprocessor_for
 from spotchange.models.clip4idc import Clip4idc
 from spotchange.models.interface import DecodingOptions
+from spotchange.models.transformers_door import import_transformers
 
 
 def count(settings: ModelSettings) -> int:
@@ -102,6 +104,29 @@ def test_grid_backbone_with_inter_layers(make_settings: Callable, tiny_resnet: d
     assert state.grid == (2, 3)
     assert len(model.encoder.inter) == 2
     assert model.heatmap(state).shape == (2, 2, 2, 3)
+
+
+def test_grid_weights_are_read_or_refused(make_settings: Callable, tiny_resnet: dict, tmp_path: Path) -> None:
+    transformers = import_transformers()
+    config = transformers.ResNetConfig(
+        depths=[1] * 4, hidden_sizes=[16, 32, 48, 64], downsample_in_bottleneck=True, out_features=["stage4"]
+    )
+    original = transformers.ResNetModel(config)
+    original.save_pretrained(tmp_path)
+    (tmp_path / "preprocessor_config.json").write_text(
+        '{"rescale_factor": 1.0, "image_mean": [127.5, 0, 0], "image_std": [1, 1, 1]}'
+    )
+    source = {"resnet": str(tmp_path), "resnet_stride_first": True}
+    settings = make_settings("conventional", vision=source)
+    model = build_model(settings).eval()
+    pixels = torch.randn(2, 3, 64, 96)
+    cells = model.encoder.backbone.network(pixels).feature_maps[-1]
+    torch.testing.assert_close(cells, original.eval()(pixels).last_hidden_state)
+    assert preprocessor_for(settings).mean[0] == 0.5
+    with pytest.raises(ModelError, match="cannot read a ResNet"):
+        build_model(make_settings("conventional", vision=source | {"resnet": str(tmp_path / "none")}))
+    with pytest.raises(ModelError, match="resnet"):
+        build_model(make_settings("conventional", vision=source | {"resnet_depths": [1, 2, 1, 1]}))
 
 
 def test_frozen_backbone_does_not_move(make_settings: Callable) -> None:

@@ -80,6 +80,13 @@ def test_open_clip_safetensors_with_config(clip: dict[str, Tensor], tmp_path: Pa
     assert import_model(path).settings.vision.activation == "gelu"
 
 
+def test_open_clip_folder(clip: dict[str, Tensor], tmp_path: Path) -> None:
+    save(clip, tmp_path / "open_clip_pytorch_model.bin")
+    (tmp_path / "open_clip_config.json").write_text(json.dumps({"model_cfg": {"quick_gelu": True}}))
+    check_encoder(tmp_path, clip)
+    assert import_model(tmp_path, resize="crop").preprocessor.resize == "crop"
+
+
 def test_unknown_activation_must_be_told(clip: dict[str, Tensor], tmp_path: Path) -> None:
     with pytest.raises(InputError, match="activation"):
         import_model(save(clip, tmp_path / "clip.pt"))

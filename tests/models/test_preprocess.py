@@ -58,6 +58,9 @@ def test_settings_round_trip(resize: str) -> None:
 def test_clips_own_file_is_understood() -> None:
     theirs = {"crop_size": 224, "do_center_crop": True, "size": 224, "image_mean": CLIP_MEAN, "image_std": CLIP_STD}
     assert Preprocessor.from_dict(theirs) == Preprocessor(image_size=(224, 224), resize="crop")
+    unscaled = {"rescale_factor": 1.0, "image_mean": [255, 0, 51], "image_std": [255.0] * 3, "size": 224}
+    assert Preprocessor.from_dict(unscaled).mean == (1.0, 0.0, 0.2)
+    assert Preprocessor.from_dict(unscaled).std == (1.0, 1.0, 1.0)
     with pytest.raises(ModelError):
         Preprocessor.from_dict({"size": 224})
     with pytest.raises(ModelError, match="stretch"):

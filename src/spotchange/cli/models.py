@@ -82,6 +82,7 @@ def import_weights(
     activation: Annotated[str | None, typer.Option(help="gelu or quick_gelu, if the file does not say.")] = None,
     n_inter: Annotated[int | None, typer.Option(min=0, help="Blocks that see both pictures; a quarter.")] = None,
     image_size: Annotated[str | None, typer.Option(help="HEIGHTxWIDTH to use the model with.")] = None,
+    resize: Annotated[str, typer.Option(help="squash: whole pictures; crop: their middle, as CLIP.")] = "squash",
 ) -> None:
     """Turn CLIP weights (OpenAI, open_clip, transformers) or a published CLIP4IDC checkpoint into a model folder."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
@@ -92,7 +93,7 @@ def import_weights(
 
     from spotchange.models.importing import import_model, save_imported
 
-    imported = import_model(source, activation=activation, n_inter=n_inter, image_size=size)
+    imported = import_model(source, activation=activation, n_inter=n_inter, image_size=size, resize=resize)
     save_imported(imported, out)
     can = "captions" if imported.settings.captioner is not None else "ranks captions; train a caption stage on top"
     notes().print(f"imported: {can}", markup=False)

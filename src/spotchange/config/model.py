@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from spotchange.config.base import Settings
 
-Architecture = Literal["clip4idc", "clip-ft", "ft1", "ft2", "conventional", "idc-pcl"]
+Architecture = Literal["clip4idc", "clip-ft", "ft1", "ft2", "conventional"]
 
 
 class VisionSettings(Settings):
@@ -40,6 +40,8 @@ class VisionSettings(Settings):
     """Blocks of each stage of a resnet backbone: ResNet-50 is 3, 4, 6, 3; ResNet-101 is 3, 4, 23, 3."""
     resnet_channels: tuple[int, ...] = (256, 512, 1024, 2048)
     """Channels of each stage of a resnet backbone."""
+    resnet_stride_first: bool = False
+    """Where a resnet block halves the grid: in its first 1x1 convolution (the original), or in the 3x3."""
     resnet_stage: int = Field(default=4, ge=1, le=4)
     """Stage whose grid is read: 4 has 7x7 cells for 224x224 pixels, 3 has 14x14."""
     freeze_backbone: bool = False

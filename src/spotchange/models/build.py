@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torch import nn
@@ -16,6 +18,7 @@ from spotchange.models.heads import ChangeHead, PatchChangeHead
 from spotchange.models.initialise import initialise
 from spotchange.models.pair_encoder import PairEncoder
 from spotchange.models.picture_encoder import PictureEncoder
+from spotchange.models.preprocess import IMAGENET_MEAN, IMAGENET_STD, Preprocessor, normalisation_in
 from spotchange.models.text_encoder import TextEncoder, TextTransformer, WordEmbedding
 
 if TYPE_CHECKING:
@@ -51,6 +54,18 @@ def vocabulary_of(tokenizer: Tokenizer) -> VocabularySettings:
         raise ModelError("this tokenizer has no begin and end tokens that spotchange knows")
     size = tokenizer.get_vocab_size(with_added_tokens=True)
     return VocabularySettings(size=size, begin=found["begin"], end=found["end"], pad=found["pad"] or 0)
+
+
+def preprocessor_for(settings: ModelSettings) -> Preprocessor:
+    """The preprocessing a new model needs: CLIP's, or that of the network its backbone comes from."""
+    size = settings.vision.image_size
+    if settings.vision.backbone != "resnet":
+        return Preprocessor(image_size=size)
+    config = Path(settings.vision.resnet or "") / "preprocessor_config.json"
+    if not config.is_file():
+        return Preprocessor(image_size=size, mean=IMAGENET_MEAN, std=IMAGENET_STD)
+    mean, std = normalisation_in(json.loads(config.read_text(encoding="utf-8")))
+    return Preprocessor(image_size=size, mean=mean, std=std)
 
 
 def _clip4idc(settings: ModelSettings, *, joint: bool = True, language: TextTransformer | None = None) -> Clip4idc:
@@ -118,6 +133,7 @@ def _backbone(settings: ModelSettings) -> nn.Module:
             depths=vision.resnet_depths,
             channels=vision.resnet_channels,
             stage=vision.resnet_stage,
+            stride_first=vision.resnet_stride_first,
             frozen=vision.freeze_backbone,
             pretrained=vision.resnet,
         )

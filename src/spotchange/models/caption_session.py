@@ -6,6 +6,7 @@ step is captured once as a CUDA graph for each batch shape, and replayed for eve
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections import OrderedDict
 
@@ -15,7 +16,7 @@ from torch import Tensor
 from spotchange.models.caption_decoder import CaptionDecoder
 from spotchange.models.text_encoder import WordEmbedding
 
-_GRAPHS_KEPT = 8  # batch shapes; a run has its full batches, a last smaller one, and beams
+_GRAPHS_KEPT = 4  # batch shapes; a run has its full batches and a last smaller one
 _graphs: weakref.WeakKeyDictionary[CaptionDecoder, OrderedDict[tuple, CaptionSession]] = weakref.WeakKeyDictionary()
 
 
@@ -62,7 +63,8 @@ class CaptionSession:
                 self.position.zero_()
         torch.cuda.current_stream().wait_stream(stream)
         self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph), _autocast_without_cache():
+        # Only this thread's work must keep out of the recording: a server has others.
+        with torch.cuda.graph(self.graph, capture_error_mode="thread_local"), _autocast_without_cache():
             self.scores = self.advance(decoder, words)
         self.position.zero_()
 
@@ -105,7 +107,9 @@ def open_session(
     kept = _graphs.setdefault(decoder, OrderedDict())
     weights = tuple(each.data_ptr() for module in (decoder, words) for each in module.parameters())
     keys = visual[0][0]
-    key = (tuple(keys.shape), keys.dtype, keys.device, rows_per_pair, max_words, _autocast_type(), weights)
+    # Threads must not write into each other's sentences, so each has its own graphs.
+    shape = (threading.get_ident(), tuple(keys.shape), keys.dtype, keys.device, rows_per_pair, max_words)
+    key = (*shape, _autocast_type(), weights)
     session = kept.get(key)
     if session is None:
         session = CaptionSession(decoder, visual, rows_per_pair=rows_per_pair, max_words=max_words)

@@ -73,21 +73,22 @@ class Clip4idc(nn.Module):
         scores = self.patch_change_logits(state)
         if scores is not None:
             return scores.float().sigmoid().unflatten(-1, state.grid)
-        attention = self.class_attention(state)
-        return (attention / attention.amax(dim=(1, 2, 3), keepdim=True).clamp_min(1e-12)).clamp(0, 1)
+        heat = self.class_attention(state) if len(self.encoder.inter) else self.patch_distance(state)
+        return (heat / heat.amax(dim=(1, 2, 3), keepdim=True).clamp_min(1e-12)).clamp(0, 1)
 
     def class_attention(self, state: VisualState) -> Tensor:
         """(pairs, 2, rows, columns): each class token over its own picture's patches, mean of heads."""
-        if not len(self.encoder.inter):
-            # Without inter blocks the heat map can only be how far a patch is from its counterpart.
-            before, after = F.normalize(state.extras["inter"].float(), dim=-1).unbind(dim=1)
-            apart = (1 - (before * after).sum(dim=-1)).clamp_min(0)
-            return torch.stack([apart, apart], dim=1).unflatten(-1, state.grid)
         second = self.encoder.second_class_token
         weights = self.encoder.inter[-1].attention_of(state.extras["last_input"], [0, second])
         weights = weights.mean(dim=1)  # (pairs, 2, tokens)
         own = torch.stack([weights[:, 0, 1:second], weights[:, 1, second + 1 :]], dim=1)
         return own.unflatten(-1, state.grid)
+
+    def patch_distance(self, state: VisualState) -> Tensor:
+        """(pairs, 2, rows, columns): how far a patch is from its counterpart, for models without inter blocks."""
+        before, after = F.normalize(state.extras["intra"].float(), dim=-1).unbind(dim=1)
+        apart = (1 - (before * after).sum(dim=-1)).clamp_min(0)
+        return torch.stack([apart, apart], dim=1).unflatten(-1, state.grid)
 
     # Captions
 

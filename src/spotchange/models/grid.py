@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
+from spotchange.errors import ModelError
 from spotchange.models.layers import draw
 from spotchange.models.transformers_door import import_transformers
 
@@ -23,6 +26,7 @@ class GridEncoder(nn.Module):
         depths: tuple[int, ...],
         channels: tuple[int, ...],
         stage: int,
+        stride_first: bool,
         frozen: bool,
         pretrained: str | None = None,
     ) -> None:
@@ -31,12 +35,13 @@ class GridEncoder(nn.Module):
         transformers = import_transformers()
         self.grid = grid
         self.frozen = frozen
-        features = [f"stage{stage}"]
-        if pretrained is None:
-            config = transformers.ResNetConfig(depths=list(depths), hidden_sizes=list(channels), out_features=features)
-            self.network = transformers.ResNetBackbone(config)
-        else:
-            self.network = transformers.ResNetBackbone.from_pretrained(pretrained, out_features=features)
+        config = transformers.ResNetConfig(
+            depths=list(depths),
+            hidden_sizes=list(channels),
+            downsample_in_bottleneck=stride_first,
+            out_features=[f"stage{stage}"],
+        )
+        self.network = transformers.ResNetBackbone(config) if pretrained is None else _pretrained(pretrained, config)
         if frozen:
             self.network.requires_grad_(False)
         self.input = nn.Linear(self.network.channels[-1], width)
@@ -58,3 +63,19 @@ class GridEncoder(nn.Module):
         cells = self.input(cells)
         class_token = self.class_token.to(cells.dtype).expand(len(cells), 1, -1)
         return self.norm(torch.cat([class_token, cells], dim=1) + self.positions)  # (pictures, 1 + cells, width)
+
+
+def _pretrained(source: str, config: Any) -> nn.Module:
+    """Weights from a folder or the hub, all of them, or an error that says what is missing."""
+    transformers = import_transformers()
+    try:
+        network, report = transformers.ResNetBackbone.from_pretrained(
+            source, config=config, dtype=torch.float32, output_loading_info=True
+        )
+    except (OSError, RuntimeError, ValueError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise ModelError(f"model.vision.resnet: cannot read a ResNet from {source}: {reason}") from error
+    missing = sorted(report["missing_keys"])
+    if missing:
+        raise ModelError(f"model.vision.resnet: {source} lacks {', '.join(missing[:5])}")
+    return network

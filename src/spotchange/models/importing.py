@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,6 +36,9 @@ from spotchange.models.transfer import refit, take_weights
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
+_WEIGHT_FILES = (".pt", ".pth", ".bin", ".ckpt", ".safetensors")
+_HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
+
 
 @dataclass(kw_only=True)
 class _Source:
@@ -54,6 +58,7 @@ def import_model(
     activation: str | None = None,
     n_inter: int | None = None,
     image_size: tuple[int, int] | None = None,
+    resize: str = "squash",
 ) -> LoadedModel:
     """Read CLIP or CLIP4IDC weights as a model; what the source has no weights for starts random, seeded.
 
@@ -62,6 +67,8 @@ def import_model(
         activation: "gelu" or "quick_gelu", for files that do not say.
         n_inter: blocks that look at both pictures; default: a quarter.
         image_size: height and width to use the model with; its position embeddings are stretched.
+        resize: "squash" shows the model the whole picture; "crop" is CLIP's own way, which cuts off the sides
+            of wide pictures, where changes happen too.
     """
     found = _find(source)
     settings = _settings(found, activation or found.activation or "gelu", n_inter)
@@ -84,9 +91,8 @@ def import_model(
         model=model.eval(),
         settings=settings,
         tokenizer=_tokenizer(found, settings),
-        # The paper squashes nothing itself: CLIP's own crop cuts off the sides, where changes happen too.
         preprocessor=Preprocessor(
-            image_size=settings.vision.image_size, mean=preprocessor.mean, std=preprocessor.std, resize="squash"
+            image_size=settings.vision.image_size, mean=preprocessor.mean, std=preprocessor.std, resize=resize
         ),
         folder=Path(found.name),
     )
@@ -100,6 +106,17 @@ def save_imported(imported: LoadedModel, out: str | os.PathLike[str]) -> None:
         settings=imported.settings,
         tokenizer=imported.tokenizer,
         preprocessor=imported.preprocessor,
+        texts={"README.md": _card(imported)},
+    )
+
+
+def _card(imported: LoadedModel) -> str:
+    vision = imported.settings.vision
+    ability = "Captions image pairs." if imported.settings.captioner else "Ranks captions; has no captioner yet."
+    return (
+        f"# {imported.name}\n\n{ability}\n\nImported by spotchange from `{imported.name}`: {vision.intra} blocks see "
+        f"one picture, {vision.inter} see both; pictures of {vision.image_size[0]}x{vision.image_size[1]} pixels. "
+        "The licence is that of the original weights.\n"
     )
 
 
@@ -107,7 +124,7 @@ def _find(source: str | os.PathLike[str]) -> _Source:
     path = Path(source)
     if path.is_dir():
         return _from_folder(path, name=str(source))
-    if path.exists() or path.suffix or str(source).count("/") > 1:
+    if path.exists() or path.suffix in _WEIGHT_FILES or not _HUB_NAME.fullmatch(str(source)):
         return _from_file(path)
     return _from_folder(_download(str(source)), name=str(source))
 
@@ -126,7 +143,10 @@ def _download(name: str) -> Path:
 
 
 def _from_folder(folder: Path, *, name: str) -> _Source:
-    """A folder of transformers' CLIPModel."""
+    """A folder of transformers' CLIPModel, or one that open_clip wrote."""
+    if not (folder / "config.json").is_file() and (folder / "open_clip_config.json").is_file():
+        weights = sorted(path for path in folder.glob("open_clip*") if path.suffix in _WEIGHT_FILES)
+        return _from_file(weights[-1] if weights else folder / "open_clip_model.safetensors")
     config = _read_json(folder / "config.json")
     if config.get("model_type") != "clip":
         raise ModelError(f"{name} is not a CLIP model: its config.json says model_type {config.get('model_type')!r}")

@@ -16,6 +16,8 @@ from spotchange.errors import ModelError
 
 CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
 CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
 RESIZE_POLICIES = ("squash", "crop")
 
 
@@ -28,8 +30,8 @@ class Preprocessor:
     """
 
     image_size: tuple[int, int]  # height, width
-    mean: tuple[float, float, float] = CLIP_MEAN
-    std: tuple[float, float, float] = CLIP_STD
+    mean: tuple[float, ...] = CLIP_MEAN
+    std: tuple[float, ...] = CLIP_STD
     resize: str = "squash"
 
     def __post_init__(self) -> None:
@@ -86,14 +88,22 @@ class Preprocessor:
             crop = bool(values.get("do_center_crop", False))
             size = values["crop_size"] if crop or "crop_size" in values else values["size"]
             size = {"height": size, "width": size} if isinstance(size, int) else size
+            mean, std = normalisation_in(values)
             return cls(
                 image_size=(int(size["height"]), int(size["width"])),
-                mean=tuple(float(each) for each in values["image_mean"]),
-                std=tuple(float(each) for each in values["image_std"]),
+                mean=mean,
+                std=std,
                 resize="crop" if crop else "squash",
             )
         except (KeyError, TypeError, ValueError) as error:
             raise ModelError(f"preprocessor_config.json lacks or garbles {error}") from error
+
+
+def normalisation_in(values: dict[str, Any]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and deviation of an image processor's configuration, for pixels from 0 to 1."""
+    scale = 255 * float(values.get("rescale_factor", 1 / 255))
+    mean, std = values["image_mean"], values["image_std"]
+    return tuple(float(each) / scale for each in mean), tuple(float(each) / scale for each in std)
 
 
 def to_tensor(picture: Image.Image) -> Tensor:
