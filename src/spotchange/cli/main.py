@@ -11,10 +11,12 @@ import typer
 from spotchange import __version__
 from spotchange.cli import config, data, models
 from spotchange.cli.caption import caption
+from spotchange.cli.compare import compare
 from spotchange.cli.evaluate import evaluate
 from spotchange.cli.generate import generate
 from spotchange.cli.output import print_error, print_line
 from spotchange.cli.score import score
+from spotchange.cli.serve import serve
 from spotchange.cli.train import train
 from spotchange.errors import SpotchangeError
 
@@ -29,10 +31,12 @@ app = typer.Typer(
 
 COMMANDS = {
     caption: "Example: spotchange caption before.png after.png --json",
+    compare: "Example: spotchange compare shots/main shots/branch --report report.html",
     generate: "Example: spotchange generate --pairs 20 --out data/toy --seed 1",
     train: "Example: spotchange train recipes/smoke/adapt.yaml --out out/adapt",
     evaluate: "Example: spotchange evaluate bundled data/toy --split train",
     score: "Example: spotchange score predictions.json references.json",
+    serve: "Example: spotchange serve --port 8000",
 }
 for command, example in COMMANDS.items():
     app.command(epilog=example)(command)

@@ -1,0 +1,51 @@
+"""`spotchange serve`: the page and the API."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def serve(
+    model: Annotated[str, typer.Option(help="A model folder, or 'bundled'.")] = "bundled",
+    host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 opens the server to the network.")] = (
+        "127.0.0.1"
+    ),
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes any free one.")] = 8000,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads to use.")] = None,
+    batch_size: Annotated[int, typer.Option(min=1, max=256, help="Pairs computed together at most.")] = 16,
+    window: Annotated[float, typer.Option(min=0, max=1000, help="Milliseconds to wait for more pairs.")] = 4.0,
+    places: Annotated[int, typer.Option(min=1, help="Pairs accepted at a time; more are answered with 503.")] = 128,
+    max_megabytes: Annotated[int, typer.Option(min=1, help="Largest picture file.")] = 20,
+    max_megapixels: Annotated[int, typer.Option(min=1, max=100, help="Largest picture.")] = 40,
+    max_pairs: Annotated[int, typer.Option(min=1, help="Most pairs of one batch request.")] = 32,
+    api_key_file: Annotated[
+        Path | None,
+        typer.Option(help="Ask for the key in this file; the environment variable SPOTCHANGE_API_KEY does the same."),
+    ] = None,
+    allow_host: Annotated[
+        list[str] | None, typer.Option(help="Further host name to answer to when listening on loopback; repeatable.")
+    ] = None,
+    page: Annotated[bool, typer.Option("--page/--no-page", help="Serve the page, not only the API.")] = True,
+) -> None:
+    """Serve a page and an HTTP API that say what changed between two pictures."""
+    from spotchange.serving.server import run_server
+    from spotchange.serving.settings import ServerSettings, read_api_key
+
+    settings = ServerSettings(
+        host=host,
+        port=port,
+        batch_size=batch_size,
+        window_seconds=window / 1000,
+        places=places,
+        max_picture_bytes=max_megabytes * 2**20,
+        max_pixels=max_megapixels * 1_000_000,
+        max_pairs=max_pairs,
+        api_key=read_api_key(api_key_file),
+        allowed_hosts=tuple(allow_host or ()),
+        page=page,
+    )
+    run_server(settings, model=model, device=device, threads=threads)
