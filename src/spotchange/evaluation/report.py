@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
+import math
 import os
 from collections.abc import Sequence
 from html import escape
@@ -73,7 +74,8 @@ def _plots(evaluation: Evaluation) -> list[str]:
         cards.append(_card(f"{JUDGED_BY} by change type", grouped_bars(kinds, series, unit="percent")))
     for number, system in enumerate(evaluation.systems):
         scores = [item[JUDGED_BY] for item in system.items.values()]
-        drawing = histogram(scores, bins=20, top=10, unit=f"{JUDGED_BY} of a pair (10 is perfect)", color=number)
+        top = min(10, max(1, math.ceil(max(scores))))
+        drawing = histogram(scores, bins=20, top=top, unit=f"{JUDGED_BY} of a pair (10 is perfect)", color=number)
         cards.append(_card(f"{JUDGED_BY} of single pairs: {system.name}", drawing))
         if system.confusion:
             cards.append(_card(f"Change types: {system.name}", confusion_table(system.confusion)))
