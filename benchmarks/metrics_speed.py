@@ -91,6 +91,7 @@ def theirs(captions: Captions) -> dict[str, tuple[float, float]]:
 def compare_meteor(captions: Captions) -> None:
     """METEOR with its loading, both ways. Needs Java."""
     from pycocoevalcap.meteor.meteor import Meteor as Jar
+
     from spotchange.metrics.meteor import Meteor
 
     result = {number: [text] for number, text in enumerate(captions[0])}
