@@ -55,7 +55,10 @@ class StageSettings(Settings):
     accumulate: int = Field(default=1, ge=1)
     """Parts that an update's pairs are computed in, where memory is short."""
     start_from: str | None = None
-    """Model folder whose weights this stage begins with; optimizer, schedule and data start anew."""
+    """Whose weights this stage begins with: a model folder, `bundled`, or CLIP (a hub name, folder or file);
+    optimizer, schedule and data start anew."""
+    new_words: bool = False
+    """Let a model of whole words learn those of its training data that it does not know."""
     max_words: int = Field(default=32, ge=4)
     """Longest caption in tokens, begin and end tokens included; longer ones are cut."""
     precision: Literal["fp32", "bf16"] = "fp32"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,15 +11,19 @@ from torch import nn
 
 from spotchange.config.model import ModelSettings
 from spotchange.config.training import Recipe
+from spotchange.errors import ModelError
 from spotchange.models.build import build_model, settings_for
 from spotchange.models.folder import LoadedModel, load_model
 from spotchange.models.importing import import_model
 from spotchange.models.preprocess import Preprocessor
 from spotchange.models.transfer import refit, take_weights
 from spotchange.scenes.vocabulary import TOKENS, build_tokenizer
+from spotchange.training.new_words import extended, keep_known_words, training_captions
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
+
+BUNDLED = "bundled"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,24 +52,31 @@ def start_model(recipe: Recipe) -> Start:
             tokenizer=tokenizer,
             preprocessor=Preprocessor(image_size=settings.vision.image_size),
         )
-    return _go_on(_read(recipe.stage.start_from), recipe.model)
+    loaded = _read(recipe.stage.start_from)
+    tokenizer = loaded.tokenizer
+    if recipe.stage.new_words:
+        tokenizer = extended(tokenizer, training_captions(recipe.data))
+    return _go_on(loaded, recipe.model, tokenizer)
 
 
 def _read(source: str) -> LoadedModel:
-    """A model folder of ours, or CLIP's weights wherever they lie."""
-    folder = Path(source)
+    """The model that ships, a model folder, or CLIP's weights wherever they lie."""
+    folder = Path(str(resources.files("spotchange"))) / "assets" / "model" if source == BUNDLED else Path(source)
+    if source == BUNDLED and not folder.is_dir():
+        raise ModelError("this build of spotchange carries no model", hint="set stage.start_from to a model folder")
     if (folder / "preprocessor_config.json").is_file() and (folder / "model.safetensors.index.json").is_file():
         return load_model(folder)
     return import_model(source)
 
 
-def _go_on(loaded: LoadedModel, wanted: ModelSettings | None) -> Start:
-    settings = loaded.settings if wanted is None else settings_for(wanted, loaded.tokenizer)
+def _go_on(loaded: LoadedModel, wanted: ModelSettings | None, tokenizer: Tokenizer) -> Start:
+    settings = settings_for(loaded.settings if wanted is None else wanted, tokenizer)
     model, fresh = loaded.model, ()
     if settings != loaded.settings:
         model = build_model(settings)
         state = refit(loaded.model.state_dict(), loaded.settings, settings)
         fresh = take_weights(model, state, source=str(loaded.folder)).fresh
+        keep_known_words(model, state)
     preprocessor = Preprocessor(
         image_size=settings.vision.image_size,
         mean=loaded.preprocessor.mean,
@@ -74,7 +86,7 @@ def _go_on(loaded: LoadedModel, wanted: ModelSettings | None) -> Start:
     return Start(
         model=model,
         settings=settings,
-        tokenizer=loaded.tokenizer,
+        tokenizer=tokenizer,
         preprocessor=preprocessor,
         folder=loaded.folder,
         fresh=fresh,

@@ -1,0 +1,90 @@
+"""`spotchange ablate NAME`: train every cell of a table of experiments and print the table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from spotchange.cli.output import notes, print_json, tables
+from spotchange.errors import InputError
+
+if TYPE_CHECKING:
+    from spotchange.config.ablation import Ablation
+    from spotchange.training.ablation import Row
+
+_FOLDER = Path("recipes") / "ablations"
+
+
+def ablate(
+    recipe: Annotated[str, typer.Argument(metavar="NAME|RECIPE", help="A name in recipes/ablations, or a file.")],
+    changes: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting: --set seeds=[1,2,3]")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for all runs; finished ones in it are kept.")] = None,
+    minutes: Annotated[
+        float | None, typer.Option(min=0, help="Save and stop after so long; the same command goes on.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
+) -> None:
+    """Run the papers' tables: cells that differ in named keys only, with the same budget and several seeds."""
+    from spotchange.config.ablation import Ablation
+    from spotchange.training.stopping import StopRequest
+
+    stop = StopRequest(minutes=minutes)
+    ablation = Ablation.from_yaml(_find(recipe), changes)
+    folder = out or Path("out") / "ablations" / ablation.name
+
+    from spotchange.training.ablation import as_json, collect, plan, run_jobs
+    from spotchange.training.run import run_stage
+
+    stop.listen()
+    jobs = plan(ablation, folder)
+    finished = run_jobs(jobs, run_stage, stop=stop, device=device)
+    rows = collect(ablation, folder)
+    if not finished:
+        left = sum(job.summary is None for job in jobs)
+        notes().print(f"stopped with {left} of {len(jobs)} runs left; the same command goes on", soft_wrap=True)
+    if json:
+        print_json(as_json(ablation, rows))
+    else:
+        _print_table(ablation, rows)
+
+
+def _find(recipe: str) -> Path:
+    if recipe.endswith((".yaml", ".yml")) or Path(recipe).is_file():
+        return Path(recipe)
+    path = _FOLDER / f"{recipe}.yaml"
+    if not path.is_file():
+        known = ", ".join(sorted(each.stem for each in _FOLDER.glob("*.yaml")))
+        raise InputError(f"no ablation is called '{recipe}'", hint=f"known here: {known or 'none'}; or give a file")
+    return path
+
+
+def _print_table(ablation: Ablation, rows: list[Row]) -> None:
+    from rich.table import Table
+
+    from spotchange.training.ablation import rank_correlation
+
+    seeds = f"{len(ablation.seeds)} seeds" if len(ablation.seeds) > 1 else "1 seed"
+    table = Table(title=f"{ablation.name}: validation, mean and spread over {seeds}")
+    table.add_column("cell")
+    for column in ablation.columns:
+        table.add_column(column, justify="right")
+    for row in rows:
+        table.add_row(row.cell, *(_cell(row, column) for column in ablation.columns))
+    tables().print(table)
+    if ablation.correlate is not None:
+        rho = rank_correlation(rows, ablation.correlate)
+        first, second = ablation.correlate
+        shown = "not defined" if rho is None else f"{rho:.2f}"
+        tables().print(f"rank correlation of {first} and {second} over the cells: {shown}", markup=False)
+
+
+def _cell(row: Row, column: str) -> str:
+    mean, spread = row.mean(column), row.spread(column)
+    if mean is None:
+        return "-"
+    return f"{mean:.4f}" if spread is None else f"{mean:.4f} ± {spread:.4f}"

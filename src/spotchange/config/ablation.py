@@ -1,0 +1,47 @@
+"""Settings of an ablation: cells that differ in named keys only, each a chain of stages, over several seeds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field, model_validator
+
+from spotchange.config.base import Settings
+
+PREVIOUS = "previous"  # as stage.start_from: the stage before in the same chain, or the shared one
+
+
+class CellSettings(Settings):
+    """One row of the table."""
+
+    stages: list[str] = Field(min_length=1)
+    """Stages run one after the other, by their names in `stages`."""
+    changes: dict[str, Any] = Field(default_factory=dict)
+    """What is different: `STAGE.key` (or `key` for all its stages) to value."""
+
+
+class Ablation(Settings):
+    """A table of experiments."""
+
+    name: str
+    seeds: list[int] = Field(default=[1, 2], min_length=1)
+    shared: str | None = None
+    """Stage that is run once and that every cell starts from: the role CLIP's weights play in the papers."""
+    stages: dict[str, dict[str, Any]]
+    """Recipes by name; `stage.start_from: previous` takes the best checkpoint of the stage before."""
+    cells: dict[str, CellSettings] = Field(min_length=1)
+    columns: list[str] = Field(default=["R@1", "CIDEr-D"], min_length=1)
+    """Validation numbers shown, each from the last stage of a cell that measures it."""
+    correlate: tuple[str, str] | None = None
+    """Two columns whose rank correlation over the cells is printed."""
+
+    @model_validator(mode="after")
+    def _check_names(self) -> Ablation:
+        used = {stage for cell in self.cells.values() for stage in cell.stages} | ({self.shared} - {None})
+        unknown = sorted(used - set(self.stages))
+        if unknown:
+            raise ValueError(f"no stage is called {', '.join(unknown)}; there are: {', '.join(self.stages)}")
+        for column in self.correlate or ():
+            if column not in self.columns:
+                raise ValueError(f"correlate: '{column}' is not one of the columns")
+        return self

@@ -1,0 +1,179 @@
+"""Running an ablation: every cell and seed once, resumable at any step, and the table of what came out."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import statistics
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from spotchange.config.ablation import PREVIOUS, Ablation
+from spotchange.config.base import apply_override
+from spotchange.config.training import Recipe
+from spotchange.files import write_text
+from spotchange.training.checkpoints import BEST, LAST, recover
+from spotchange.training.log import read_log
+from spotchange.training.stopping import StopRequest
+
+SUMMARY = "summary.json"
+RunStage = Callable[..., dict[str, Any] | None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """One stage of one cell with one seed."""
+
+    label: str
+    recipe: Recipe
+    out: Path
+
+    @property
+    def summary(self) -> dict[str, Any] | None:
+        """Where the finished run ended; None if it is not finished."""
+        path = self.out / SUMMARY
+        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+
+
+@dataclass(kw_only=True)
+class Row:
+    """What one cell reached: a value for every seed, by column."""
+
+    cell: str
+    changes: dict[str, Any]
+    values: dict[str, list[float]] = field(default_factory=dict)
+
+    def mean(self, column: str) -> float | None:
+        """Over the seeds."""
+        return statistics.fmean(self.values[column]) if self.values.get(column) else None
+
+    def spread(self, column: str) -> float | None:
+        """Sample standard deviation over the seeds; None for a single one."""
+        found = self.values.get(column, [])
+        return statistics.stdev(found) if len(found) > 1 else None
+
+
+def plan(ablation: Ablation, out: Path) -> list[Job]:
+    """Every stage to run, in order; the shared one first, once."""
+    jobs = []
+    if ablation.shared is not None:
+        jobs.append(_job(ablation, ablation.shared, {}, ablation.seeds[0], None, out / "shared"))
+    for cell in ablation.cells:
+        for seed in ablation.seeds:
+            jobs += _chain(ablation, cell, seed, out)
+    return jobs
+
+
+def run_jobs(jobs: list[Job], run_stage: RunStage, *, stop: StopRequest, device: str) -> bool:
+    """Run what is not finished; false if `stop` ended it early."""
+    for job in jobs:
+        if job.summary is not None:
+            continue
+        recover(job.out / LAST)
+        summary = run_stage(job.recipe, out=job.out, resume=(job.out / LAST).exists(), stop=stop, device=device)
+        if summary is None:  # not the first process; it hears of the end through the same stop
+            continue
+        if not summary["finished"]:
+            return False
+        write_text(job.out / SUMMARY, json.dumps(summary, indent=2) + "\n")
+    return True
+
+
+def collect(ablation: Ablation, out: Path) -> list[Row]:
+    """Validation numbers of the best checkpoints, from the logs that the runs left."""
+    rows = []
+    for cell, settings in ablation.cells.items():
+        row = Row(cell=cell, changes=settings.changes)
+        for seed in ablation.seeds:
+            found: dict[str, float] = {}
+            for job in _chain(ablation, cell, seed, out):
+                found |= _best_validation(job)
+            for column in ablation.columns:
+                if column in found:
+                    row.values.setdefault(column, []).append(found[column])
+        rows.append(row)
+    return rows
+
+
+def rank_correlation(rows: list[Row], columns: tuple[str, str]) -> float | None:
+    """Spearman's rho of two columns over the cells that have both; None where it is not defined."""
+    pairs = [(row.mean(columns[0]), row.mean(columns[1])) for row in rows]
+    both = [(a, b) for a, b in pairs if a is not None and b is not None]
+    if len(both) < 2:
+        return None
+    first, second = (_ranks([pair[side] for pair in both]) for side in (0, 1))
+    if len(set(first)) == 1 or len(set(second)) == 1:
+        return None
+    return statistics.correlation(first, second)
+
+
+def _chain(ablation: Ablation, cell: str, seed: int, out: Path) -> Iterator[Job]:
+    previous = None if ablation.shared is None else out / "shared" / BEST
+    for stage in ablation.cells[cell].stages:
+        folder = out / "cells" / _file_name(cell) / f"seed-{seed}" / stage
+        yield _job(ablation, stage, ablation.cells[cell].changes, seed, previous, folder, label=cell)
+        previous = folder / BEST
+
+
+def _job(
+    ablation: Ablation,
+    stage: str,
+    changes: dict[str, Any],
+    seed: int,
+    previous: Path | None,
+    out: Path,
+    label: str = "shared",
+) -> Job:
+    values = copy.deepcopy(ablation.stages[stage])
+    values.setdefault("name", f"{ablation.name}-{stage}")
+    values["seed"] = seed
+    for key, value in changes.items():
+        first, _, rest = key.partition(".")
+        if first in ablation.stages:  # meant for one stage only
+            if first != stage:
+                continue
+            key = rest
+        apply_override(values, f"{key}={json.dumps(value)}")
+    where = values.get("stage", {})
+    if where.get("start_from") == PREVIOUS:
+        where["start_from"] = None if previous is None else str(previous)
+    return Job(label=f"{label}, {stage}, seed {seed}", recipe=Recipe.from_mapping(values, source=label), out=out)
+
+
+def _best_validation(job: Job) -> dict[str, float]:
+    summary = job.summary
+    if summary is None:
+        return {}
+    lines = [line for line in read_log(job.out / "log.jsonl") if line["kind"] == "validation"]
+    chosen = [line for line in lines if line["step"] == summary["best_step"]]
+    return {name: value for name, value in chosen[-1].items() if isinstance(value, float)} if chosen else {}
+
+
+def _ranks(values: list[float]) -> list[float]:
+    """Places in ascending order; equal values share the mean of theirs."""
+    ordered = sorted(values)
+    return [ordered.index(value) + (ordered.count(value) - 1) / 2 for value in values]
+
+
+def _file_name(cell: str) -> str:
+    return "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in cell)
+
+
+def as_json(ablation: Ablation, rows: list[Row]) -> dict[str, Any]:
+    """The table as plain values."""
+    cells = [
+        {
+            "cell": row.cell,
+            "changes": row.changes,
+            "seeds": {column: row.values.get(column, []) for column in ablation.columns},
+            "mean": {column: row.mean(column) for column in ablation.columns},
+            "spread": {column: row.spread(column) for column in ablation.columns},
+        }
+        for row in rows
+    ]
+    rho = rank_correlation(rows, ablation.correlate) if ablation.correlate else None
+    finite = None if rho is None or math.isnan(rho) else rho
+    return {"name": ablation.name, "seeds": ablation.seeds, "cells": cells, "rank_correlation": finite}

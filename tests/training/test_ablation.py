@@ -1,0 +1,110 @@
+"""An ablation's plan, its resuming and its table."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from spotchange.config.ablation import Ablation
+from spotchange.errors import ConfigError
+from spotchange.training.ablation import Row, as_json, collect, plan, rank_correlation, run_jobs
+from spotchange.training.stopping import StopRequest
+
+FOLDER = Path(__file__).resolve().parents[2] / "recipes" / "ablations"
+NAMES = sorted(path.stem for path in FOLDER.glob("*.yaml"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_cell_of_every_ablation_is_valid(name: str) -> None:
+    path = FOLDER / f"{name}.yaml"
+    assert path.read_text().startswith(f"# spotchange ablate recipes/ablations/{name}.yaml ")
+    ablation = Ablation.from_yaml(path)
+    jobs = plan(ablation, Path("out"))
+    assert len({job.out for job in jobs}) == len(jobs)
+    chains = sum(len(cell.stages) for cell in ablation.cells.values())
+    assert len(jobs) == len(ablation.seeds) * chains + (ablation.shared is not None)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_cell_has_the_same_budget(name: str) -> None:
+    ablation = Ablation.from_yaml(FOLDER / f"{name}.yaml")
+    budgets = {}
+    for job in plan(ablation, Path("out")):
+        cell, _, seed = job.label.rpartition(", ")
+        cell = cell.rpartition(", ")[0]
+        if cell != "shared":
+            pairs = job.recipe.stage.steps * job.recipe.stage.pairs_per_step
+            budgets[cell, seed] = budgets.get((cell, seed), 0) + pairs
+    assert len(set(budgets.values())) == 1
+
+
+def test_cells_differ_from_their_stage_in_the_named_keys_only() -> None:
+    ablation = Ablation.from_yaml(FOLDER / "table7.yaml")
+    recipes = [job.recipe for job in plan(ablation, Path("out")) if "adapt, seed 1" in job.label]
+    plain = []
+    for recipe in recipes:
+        values = recipe.model_dump()
+        values["model"]["vision"].pop("n_inter")
+        plain.append(values)
+    assert len(recipes) == 4
+    assert all(values == plain[0] for values in plain)
+    assert [recipe.model.vision.n_inter for recipe in recipes] == [6, 3, 1, 0]
+
+
+def test_unknown_stage_is_refused() -> None:
+    with pytest.raises(ConfigError, match="no stage is called adopt"):
+        Ablation.from_mapping({"name": "x", "stages": {}, "cells": {"a": {"stages": ["adopt"]}}}, source="x")
+
+
+class FakeTraining:
+    """Writes what a run writes; fails or stops where told."""
+
+    def __init__(self) -> None:
+        self.ran: list[tuple[str, bool]] = []
+        self.stop_at: int | None = None
+
+    def __call__(self, recipe, *, out: Path, resume: bool, stop: StopRequest, device: str) -> dict:
+        self.ran.append((out.as_posix(), resume))
+        (out / "last").mkdir(parents=True, exist_ok=True)
+        n_inter = recipe.model.vision.inter
+        line = {"kind": "validation", "step": 4, "R@1": 0.1 * n_inter, "CIDEr-D": 1.0 + recipe.seed + n_inter}
+        (out / "log.jsonl").write_text(json.dumps(line) + "\n")
+        finished = len(self.ran) != self.stop_at
+        return {"finished": finished, "best_step": 4, "step": 4}
+
+
+def test_finished_runs_are_not_run_again_and_stopped_ones_go_on(tmp_path: Path) -> None:
+    ablation = Ablation.from_yaml(FOLDER / "smoke.yaml")
+    jobs, training = plan(ablation, tmp_path), FakeTraining()
+    training.stop_at = 3
+    assert not run_jobs(jobs, training, stop=StopRequest(), device="cpu")
+    assert len(training.ran) == 3
+    training.stop_at = None
+    assert run_jobs(jobs, training, stop=StopRequest(), device="cpu")
+    assert training.ran[3] == (training.ran[2][0], True)  # the stopped one is resumed
+    assert len(training.ran) == len(jobs) + 1
+    assert run_jobs(jobs, training, stop=StopRequest(), device="cpu")
+    assert len(training.ran) == len(jobs) + 1
+
+
+def test_table_has_mean_spread_and_correlation(tmp_path: Path) -> None:
+    ablation = Ablation.from_yaml(FOLDER / "table7.yaml")
+    run_jobs(plan(ablation, tmp_path), FakeTraining(), stop=StopRequest(), device="cpu")
+    table = as_json(ablation, collect(ablation, tmp_path))
+    assert [cell["cell"] for cell in table["cells"]] == ["6/6", "9/3", "11/1", "12/0"]
+    first = table["cells"][0]
+    assert first["seeds"]["CIDEr-D"] == [8.0, 9.0]
+    assert first["mean"]["CIDEr-D"] == 8.5
+    assert first["spread"]["CIDEr-D"] == pytest.approx(0.5**0.5)
+    assert table["rank_correlation"] == pytest.approx(1.0)
+
+
+def test_rank_correlation_knows_ties_and_order() -> None:
+    def rows(values: list[tuple[float, float]]) -> list[Row]:
+        return [Row(cell=str(i), changes={}, values={"a": [a], "b": [b]}) for i, (a, b) in enumerate(values)]
+
+    assert rank_correlation(rows([(1, 30), (2, 20), (3, 10)]), ("a", "b")) == pytest.approx(-1.0)
+    assert rank_correlation(rows([(1, 5), (2, 5), (3, 5)]), ("a", "b")) is None
+    assert rank_correlation(rows([(1, 1), (2, 3), (3, 2), (4, 4)]), ("a", "b")) == pytest.approx(0.8)
