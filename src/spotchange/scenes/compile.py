@@ -37,7 +37,7 @@ shared = numba.njit(no_cpython_wrapper=True, **OPTIONS)
 
 
 def cached_loop(function: Callable[..., Any]) -> Any:
-    """Compile a CPU loop that lets other threads run, and keep the machine code in the user's cache folder where that can be written.
+    """Compile a CPU loop that lets other threads run; keep its code in the user's cache folder if that can be written.
 
     Numba notices a change only in the file of the cached function itself, so the folder's name carries a digest of
     all the renderer's sources: an edit in any of them compiles anew.

@@ -9,10 +9,10 @@ import numpy as np
 
 from . import look as looks
 from .arrays import AFTER, COLOR, MATERIAL, MAX_OBJECTS, SHAPE, SIZE
-from .camera import ACROSS, camera_frame, pixel_ray
+from .camera import ACROSS, DOWN, camera_frame, pixel_ray
 from .chance import pixel_key, point
 from .compile import greater, lesser, shared
-from .gather import LEVELS, SIDES, cell_centre, gather, light_cell, patch_of_object
+from .gather import LEVELS, SIDES, cell_centre, clear_share, gather, patch_of_object
 from .geometry import (
     BOUND,
     COS,
@@ -30,10 +30,12 @@ from .geometry import (
     SPHERE,
     X,
     Y,
+    everything,
     first_hit,
+    objects_near,
 )
-from .lighting import prepare_lights
-from .shading import sample_color, to_srgb
+from .lighting import LIGHTS, fill_occluders, prepare_lights
+from .shading import is_calm, sample_color, to_srgb
 
 F = np.float32
 
@@ -55,7 +57,7 @@ PALETTE = (
     / F(255.0)
 ).astype(np.float32)
 LARGE, SMALL = F(0.7), F(0.35)
-AGREE = F(0.02)
+AGREE = F(0.008)  # the spread of the samples, as a share of their sum
 
 
 @shared
@@ -96,7 +98,8 @@ class Tables(NamedTuple):
     objects: Any  # float32 (S, 2, MAX_OBJECTS, OBJECT_COLUMNS)
     used: Any  # int32 (S, 2): how many rows of objects are filled
     lights: Any  # float32 (S, LIGHTS, LIGHT_COLUMNS)
-    direct: Any  # float32 (S, 2, cells, cells, 3)
+    occluders: Any  # int32 (S, 2, MAX_OBJECTS, LIGHTS): masks of the objects that may shade an object
+    clear: Any  # float32 (S, 2, cells, cells, LIGHTS)
     bounced: Any  # float32 (S, 2, cells, cells, 3)
     indirect: Any  # float32 (S, 2, MAX_OBJECTS, LEVELS, SIDES, 3)
 
@@ -108,7 +111,8 @@ class Scene(NamedTuple):
     objects: Any
     count: Any
     lights: Any
-    direct: Any
+    occluders: Any
+    clear: Any
     bounced: Any
     indirect: Any
 
@@ -121,7 +125,8 @@ def scene_of(tables, s, version):
         tables.objects[s, version],
         tables.used[s, version],
         tables.lights[s],
-        tables.direct[s, version],
+        tables.occluders[s, version],
+        tables.clear[s, version],
         tables.bounced[s, version],
         tables.indirect[s, version],
     )
@@ -140,19 +145,21 @@ def prepare_scene(index, tables):
             )
             n += 1
     tables.used[s, version] = n
-    if version == 0:
-        prepare_lights(tables.lights[s], tables.offsets[s], tables.look[s])
+    # Both versions write the same lights, so each can go on without waiting for the other.
+    prepare_lights(tables.lights[s], tables.offsets[s], tables.look[s])
+    fill_occluders(tables.occluders[s, version], tables.objects[s, version], n, tables.lights[s])
 
 
 @shared
-def fill_direct(index, tables, samples):
-    """One cell of the ground's direct light."""
-    cells = tables.direct.shape[2]
-    column, row = index % cells, index // cells % cells
-    s, version = index // (cells * cells * 2), index // (cells * cells) % 2
+def fill_clear(index, tables, samples):
+    """One light's share at one cell of the ground."""
+    cells = tables.clear.shape[2]
+    lamp, column, row = index % LIGHTS, index // LIGHTS % cells, index // (LIGHTS * cells) % cells
+    s, version = index // (LIGHTS * cells * cells * 2), index // (LIGHTS * cells * cells) % 2
     key = pixel_key(tables.scene_id[s], 16 + version, row * cells + column)
     x, y = cell_centre(column, cells), cell_centre(row, cells)
-    store(tables.direct[s, version, row, column], light_cell(scene_of(tables, s, version), x, y, key, samples))
+    share = clear_share(scene_of(tables, s, version), lamp, x, y, key, samples)
+    tables.clear[s, version, row, column, lamp] = share
 
 
 @shared
@@ -214,31 +221,39 @@ def object_at(tables, s, picture, row, column, width, height):
     version = 1 if picture == AFTER else 0
     objects = tables.objects[s, version]
     dx, dy, dz = pixel_ray(frame, F(column) + F(0.5), F(row) + F(0.5), width, height)
-    k, _ = first_hit(objects, tables.used[s, version], -1, x, y, z, dx, dy, dz, FAR)
+    k, _ = first_hit(objects, everything(tables.used[s, version]), x, y, z, dx, dy, dz, FAR)
     return int(objects[k, SLOT]) + 1 if k >= 0 else 0
 
 
 @shared
-def draw_pixel(tables, s, picture, row, column, width, height, samples, bounces, rays):
-    """Levels of one pixel."""
+def draw_pixel(tables, s, picture, row, column, width, height, effort):
+    """Levels of one pixel; effort is (samples, bounces, broad rays a sample, whether to trace the ground's shadows)."""
+    samples, bounces, rays, trace = effort
     (x, y, z), frame = view_of(tables, s, picture)
     scene = scene_of(tables, s, 1 if picture == AFTER else 0)
     key = pixel_key(tables.scene_id[s], picture, row * width + column)
+    pixel_width = F(2.0) * ACROSS / F(width)
+    dx, dy, dz = pixel_ray(frame, F(column) + F(0.5), F(row) + F(0.5), width, height)
+    around = F(0.8) * greater(pixel_width, F(2.0) * DOWN / F(height))
+    mask = objects_near(scene.objects, scene.count, x, y, z, dx, dy, dz, around)
+    least = 4
+    if mask == 0 and is_calm(scene, x, y, z, dx, dy, dz, trace):
+        least = 1
     r, g, b = F(0.0), F(0.0), F(0.0)
     low, high = F(1e9), F(0.0)
     taken = 0
-    effort = (bounces, rays, F(2.0) * ACROSS / F(width))
     for sample in range(samples):
         dice = (key, sample, samples)
-        u, v = point(dice, 0)
-        dx, dy, dz = pixel_ray(frame, F(column) + spread(u), F(row) + spread(v), width, height)
-        sr, sg, sb = sample_color(scene, x, y, z, dx, dy, dz, dice, effort)
+        if least > 1:
+            u, v = point(dice, 0)
+            dx, dy, dz = pixel_ray(frame, F(column) + spread(u), F(row) + spread(v), width, height)
+        sr, sg, sb = sample_color(scene, mask, x, y, z, dx, dy, dz, dice, (bounces, rays, pixel_width, trace))
         r, g, b = r + sr, g + sg, b + sb
         light = sr + sg + sb
         low, high = lesser(low, light), greater(high, light)
         taken += 1
-        # Four samples that agree are enough: open ground and smooth matte faces are most of a picture.
-        if sample == 3 and high - low < AGREE * high:
+        # Samples that agree are enough: smooth faces are most of what is not open ground.
+        if taken >= least and high - low < AGREE * (r + g + b):
             break
     scale = scene.look[looks.EXPOSURE] / F(taken)
     return to_srgb(r * scale), to_srgb(g * scale), to_srgb(b * scale)

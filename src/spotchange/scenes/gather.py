@@ -1,7 +1,7 @@
 """Light that has bounced before it reaches a point, gathered once a scene and looked up per pixel.
 
 Three small tables stand for the indirect light of a scene:
-- the ground's direct light on a grid, shadows included: what mirrors and neighbours see of the ground;
+- which share of each light reaches the ground, on a grid: shadows as mirrors and neighbours see them;
 - the ground's own indirect light on a coarser grid: what objects throw back onto it;
 - every object's indirect light by direction of the normal and by height: what ground and neighbours throw onto it.
 """
@@ -30,16 +30,18 @@ from .geometry import (
     SPHERE,
     X,
     Y,
+    everything,
     first_hit,
     ground_normal,
     hit_ground,
     object_normal,
+    without,
 )
-from .lighting import PI, frame_around, matte_light, shadowed_light
+from .lighting import PI, dimmed_light, frame_around, matte_light, sees_light
 
 F = np.float32
 
-REACH = F(7.0)  # the grids cover the ground from -REACH to REACH on both axes
+REACH = F(6.0)  # the grids cover the ground from -REACH to REACH on both axes, all of it before the backdrop
 LEVELS, SIDES = 5, 8
 TOP = LEVELS - 1
 AMBIENT = F(0.006)  # what arrives on the ground from far away, as radiance of a white surface
@@ -52,36 +54,59 @@ def cell_centre(index, cells):
 
 
 @shared
-def look_up(grid, x, y):
-    """Bilinear value of a (cells, cells, 3) grid over the ground."""
-    cells = grid.shape[0]
+def cell_weights(cells, x, y):
+    """The lower left of the four cells around a point of the ground, and how far towards the others it lies."""
     u = lesser(greater((x / REACH + F(1.0)) * F(0.5) * F(cells) - F(0.5), F(0.0)), F(cells - 1) - F(0.001))
     v = lesser(greater((y / REACH + F(1.0)) * F(0.5) * F(cells) - F(0.5), F(0.0)), F(cells - 1) - F(0.001))
     i, j = int(u), int(v)
-    p, q = u - F(i), v - F(j)
-    a, b, c, d = (F(1.0) - q) * (F(1.0) - p), (F(1.0) - q) * p, q * (F(1.0) - p), q * p
-    r = a * grid[j, i, 0] + b * grid[j, i + 1, 0] + c * grid[j + 1, i, 0] + d * grid[j + 1, i + 1, 0]
-    g = a * grid[j, i, 1] + b * grid[j, i + 1, 1] + c * grid[j + 1, i, 1] + d * grid[j + 1, i + 1, 1]
-    s = a * grid[j, i, 2] + b * grid[j, i + 1, 2] + c * grid[j + 1, i, 2] + d * grid[j + 1, i + 1, 2]
-    return r, g, s
+    return i, j, u - F(i), v - F(j)
+
+
+@shared
+def blend(grid, i, j, p, q, channel):
+    """Bilinear value of one channel of a grid."""
+    low = grid[j, i, channel] + p * (grid[j, i + 1, channel] - grid[j, i, channel])
+    high = grid[j + 1, i, channel] + p * (grid[j + 1, i + 1, channel] - grid[j + 1, i, channel])
+    return low + q * (high - low)
+
+
+@shared
+def bounced_at(scene, x, y):
+    """Indirect light on the ground, as radiance of a white surface."""
+    grid = scene.bounced
+    i, j, p, q = cell_weights(grid.shape[0], x, y)
+    return blend(grid, i, j, p, q, 0), blend(grid, i, j, p, q, 1), blend(grid, i, j, p, q, 2)
+
+
+@shared
+def clear_at(scene, x, y):
+    """Which share of each light reaches a point of the ground."""
+    if abs(x) > REACH or abs(y) > REACH:
+        return F(1.0), F(1.0), F(1.0), F(1.0)
+    grid = scene.clear
+    i, j, p, q = cell_weights(grid.shape[0], x, y)
+    return (
+        blend(grid, i, j, p, q, 0),
+        blend(grid, i, j, p, q, 1),
+        blend(grid, i, j, p, q, 2),
+        blend(grid, i, j, p, q, 3),
+    )
+
+
+@shared
+def ground_color(look, light, bounced):
+    """Radiance of the ground in direct and indirect light."""
+    r, g, b = light
+    p, q, s = bounced
+    return look[looks.GROUND_RED] * (r + p), look[looks.GROUND_GREEN] * (g + q), look[looks.GROUND_BLUE] * (b + s)
 
 
 @shared
 def ground_radiance(scene, x, y, z):
     """Radiance of the ground or the backdrop at a point, from the tables."""
-    look = scene.look
-    if z < F(0.01) and abs(x) < REACH and abs(y) < REACH:
-        r, g, b = look_up(scene.direct, x, y)
-        p, q, s = look_up(scene.bounced, x, y)
-    else:
-        nx, ny, nz = ground_normal(x, y, z)
-        r, g, b = matte_light(scene.lights, x, y, z, nx, ny, nz)
-        p, q, s = AMBIENT, AMBIENT, AMBIENT
-    return (
-        look[looks.GROUND_RED] * (r + p),
-        look[looks.GROUND_GREEN] * (g + q),
-        look[looks.GROUND_BLUE] * (b + s),
-    )
+    nx, ny, nz = ground_normal(x, y, z)
+    light = dimmed_light(scene.lights, clear_at(scene, x, y), x, y, z, nx, ny, nz)
+    return ground_color(scene.look, light, bounced_at(scene, x, y))
 
 
 @shared
@@ -102,16 +127,20 @@ def gather(scene, skip, x, y, z, nx, ny, nz, key, rays):
     """Indirect light on a matte point as radiance of a white surface: the mean over rays of cosine density."""
     tx, ty, tz, bx, by, bz = frame_around(nx, ny, nz)
     r, g, b = F(0.0), F(0.0), F(0.0)
+    mask = without(everything(scene.count), skip)
     for i in range(rays):
         u, v = point((key, i, rays), 7)
         radius, angle = math.sqrt(u), F(2.0) * PI * v
         p, q, up = radius * math.cos(angle), radius * math.sin(angle), math.sqrt(F(1.0) - u)
         dx, dy, dz = p * tx + q * bx + up * nx, p * ty + q * by + up * ny, p * tz + q * bz + up * nz
         floor = hit_ground(x, y, z, dx, dy, dz) if skip >= 0 or dz > F(0.0) else FAR
-        k, t = first_hit(scene.objects, scene.count, skip, x, y, z, dx, dy, dz, floor)
+        k, t = first_hit(scene.objects, mask, x, y, z, dx, dy, dz, floor)
         hx, hy, hz = x + t * dx, y + t * dy, z + t * dz
         if k >= 0:
             dr, dg, db = rough_radiance(scene, k, hx, hy, hz)
+        elif t < FAR and skip < 0:  # from the ground only the backdrop is seen, and its table is not filled yet
+            light = matte_light(scene.lights, hx, hy, hz, *ground_normal(hx, hy, hz))
+            dr, dg, db = ground_color(scene.look, light, (AMBIENT, AMBIENT, AMBIENT))
         elif t < FAR:
             dr, dg, db = ground_radiance(scene, hx, hy, hz)
         else:
@@ -122,14 +151,14 @@ def gather(scene, skip, x, y, z, nx, ny, nz, key, rays):
 
 
 @shared
-def light_cell(scene, x, y, key, samples):
-    """Direct light on a cell of the ground."""
-    r, g, b = F(0.0), F(0.0), F(0.0)
+def clear_share(scene, lamp, x, y, key, samples):
+    """Which share of a light reaches a cell of the ground."""
+    mask = everything(scene.count)
+    seen = F(0.0)
     for i in range(samples):
-        dr, dg, db = shadowed_light(scene, -1, x, y, F(0.0), F(0.0), F(0.0), F(1.0), (key, i, samples))
-        r, g, b = r + dr, g + dg, b + db
-    share = F(1.0) / F(samples)
-    return r * share, g * share, b * share
+        u, v = point((key, i, samples), 1 + lamp)
+        seen += sees_light(scene, lamp, mask, x, y, F(0.0), u, v)
+    return seen / F(samples)
 
 
 @shared

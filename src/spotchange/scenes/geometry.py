@@ -118,24 +118,55 @@ def hit_object(objects, k, ox, oy, oz, dx, dy, dz, limit):
 
 
 @shared
-def first_hit(objects, count, skip, ox, oy, oz, dx, dy, dz, limit):
-    """Nearest object along a ray and its distance; -1 where none lies before limit."""
+def everything(count):
+    """Mask of all objects: bit k stands for object k."""
+    return (1 << count) - 1
+
+
+@shared
+def without(mask, k):
+    """A mask less object k, or unchanged for k = -1."""
+    return mask & ~(1 << k) if k >= 0 else mask
+
+
+@shared
+def first_hit(objects, mask, ox, oy, oz, dx, dy, dz, limit):
+    """Nearest of the masked objects along a ray and its distance; -1 where none lies before limit."""
     best, nearest = -1, limit
-    for k in range(count):
-        if k != skip:
+    k = 0
+    while mask != 0:
+        if mask & 1:
             t = hit_object(objects, k, ox, oy, oz, dx, dy, dz, nearest)
             if t < nearest:
                 best, nearest = k, t
+        mask >>= 1
+        k += 1
     return best, nearest
 
 
 @shared
-def blocked(objects, count, skip, ox, oy, oz, dx, dy, dz, limit):
-    """Whether any object stands between the origin and limit along a ray."""
-    for k in range(count):  # noqa: SIM110 - numba compiles no generator into any()
-        if k != skip and hit_object(objects, k, ox, oy, oz, dx, dy, dz, limit) < limit:
+def blocked(objects, mask, ox, oy, oz, dx, dy, dz, limit):
+    """Whether any of the masked objects stands between the origin and limit along a ray."""
+    k = 0
+    while mask != 0:
+        if mask & 1 and hit_object(objects, k, ox, oy, oz, dx, dy, dz, limit) < limit:
             return True
+        mask >>= 1
+        k += 1
     return False
+
+
+@shared
+def objects_near(objects, count, ox, oy, oz, dx, dy, dz, widening):
+    """Mask of the objects that rays around this one may meet; the bundle widens by `widening` a unit of length."""
+    mask = 0
+    for k in range(count):
+        px, py, pz = objects[k, X] - ox, objects[k, Y] - oy, objects[k, HALF] - oz
+        along = px * dx + py * dy + pz * dz
+        reach = math.sqrt(objects[k, BOUND]) + abs(along) * widening
+        if px * px + py * py + pz * pz - along * along < reach * reach:
+            mask |= 1 << k
+    return mask
 
 
 @shared

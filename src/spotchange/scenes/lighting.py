@@ -10,9 +10,8 @@ import math
 import numpy as np
 
 from . import look as looks
-from .chance import point
 from .compile import greater, shared
-from .geometry import FAR, blocked
+from .geometry import BOUND, FAR, HALF, X, Y, blocked
 
 F = np.float32
 
@@ -97,8 +96,8 @@ def light_from(lights, lamp, x, y, z):
 
 
 @shared
-def sees_light(scene, lamp, skip, x, y, z, a, b):
-    """1 where the point (a, b) of light surface, both in [0, 1), is seen from (x, y, z), else 0."""
+def sees_light(scene, lamp, mask, x, y, z, a, b):
+    """1 where the point (a, b) of a light's surface, both in [0, 1), is seen past the masked objects, else 0."""
     lights = scene.lights
     if lamp == SUN:
         angle, radius = F(2.0) * PI * a, SUN_SPREAD * math.sqrt(b)
@@ -115,7 +114,7 @@ def sees_light(scene, lamp, skip, x, y, z, a, b):
         dz = lights[lamp, PX + 2] + p * lights[lamp, UX + 2] + q * lights[lamp, VX + 2] - z
         limit = math.sqrt(dx * dx + dy * dy + dz * dz)
         scale = F(1.0) / limit
-    if blocked(scene.objects, scene.count, skip, x, y, z, dx * scale, dy * scale, dz * scale, limit):
+    if blocked(scene.objects, mask, x, y, z, dx * scale, dy * scale, dz * scale, limit):
         return F(0.0)
     return F(1.0)
 
@@ -134,20 +133,38 @@ def matte_light(lights, x, y, z, nx, ny, nz):
 
 
 @shared
-def shadowed_light(scene, skip, x, y, z, nx, ny, nz, dice):
-    """Light on a matte point, one shadow ray to each light, as radiance of a white surface."""
-    lights = scene.lights
+def dimmed_light(lights, clear, x, y, z, nx, ny, nz):
+    """Light on a matte point of which a share of each light arrives, as radiance of a white surface."""
     r, g, b = F(0.0), F(0.0), F(0.0)
     for lamp in range(LIGHTS):
         dx, dy, dz, strength = light_from(lights, lamp, x, y, z)
-        strength *= greater(nx * dx + ny * dy + nz * dz, F(0.0))
-        if strength > F(0.0):
-            u, v = point(dice, 1 + lamp)
-            strength *= sees_light(scene, lamp, skip, x, y, z, u, v)
-            r += strength * lights[lamp, INTENSITY]
-            g += strength * lights[lamp, INTENSITY + 1]
-            b += strength * lights[lamp, INTENSITY + 2]
+        strength *= clear[lamp] * greater(nx * dx + ny * dy + nz * dz, F(0.0))
+        r += strength * lights[lamp, INTENSITY]
+        g += strength * lights[lamp, INTENSITY + 1]
+        b += strength * lights[lamp, INTENSITY + 2]
     return r, g, b
+
+
+@shared
+def fill_occluders(occluders, objects, count, lights):
+    """For every object and light a mask of the objects that may stand between them."""
+    for k in range(count):
+        cx, cy, cz = objects[k, X], objects[k, Y], objects[k, HALF]
+        own = math.sqrt(objects[k, BOUND])
+        for lamp in range(LIGHTS):
+            dx, dy, dz, _ = light_from(lights, lamp, cx, cy, cz)
+            mask = 0
+            for other in range(count):
+                px, py, pz = objects[other, X] - cx, objects[other, Y] - cy, objects[other, HALF] - cz
+                along = px * dx + py * dy + pz * dz
+                theirs = math.sqrt(objects[other, BOUND])
+                # Half a lamp's diagonal is at most 0.71; the sun's rays fan out by SUN_SPREAD.
+                wide = own + SUN_SPREAD * abs(along) if lamp == SUN else greater(own, F(0.71))
+                reach = wide + theirs
+                aside = px * px + py * py + pz * pz - along * along
+                if other != k and along > -reach and aside < reach * reach:
+                    mask |= 1 << other
+            occluders[k, lamp] = mask
 
 
 @shared

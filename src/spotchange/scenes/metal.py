@@ -26,9 +26,11 @@ from .geometry import (
     ROUND,
     SIN,
     SPHERE,
+    everything,
     first_hit,
     hit_ground,
     object_normal,
+    without,
 )
 from .lighting import INTENSITY, LIGHTS, light_from, matte_light, sees_light
 from .materials import ggx, half_way, mirror_ray
@@ -50,7 +52,7 @@ def lamp_gloss(scene, k, x, y, z, nx, ny, nz, dx, dy, dz, alpha, dice):
             gloss = ggx(cos_in, cos_out, cos_half, alpha) * strength
             if gloss > F(1e-3):  # too little to be worth a shadow ray
                 u, v = point(dice, 1 + lamp)
-                gloss *= sees_light(scene, lamp, k, x, y, z, u, v)
+                gloss *= sees_light(scene, lamp, scene.occluders[k, lamp], x, y, z, u, v)
             r += gloss * lights[lamp, INTENSITY]
             g += gloss * lights[lamp, INTENSITY + 1]
             b += gloss * lights[lamp, INTENSITY + 2]
@@ -79,10 +81,10 @@ def rounding_at(objects, k, nx, ny, nz):
 
 
 @shared
-def glimpse(scene, skip, x, y, z, dx, dy, dz):
+def glimpse(scene, mask, x, y, z, dx, dy, dz):
     """Radiance met by a ray, roughly: no shadows on objects, and metal shows only ground."""
     objects, look = scene.objects, scene.look
-    k, t = first_hit(objects, scene.count, skip, x, y, z, dx, dy, dz, hit_ground(x, y, z, dx, dy, dz))
+    k, t = first_hit(objects, mask, x, y, z, dx, dy, dz, hit_ground(x, y, z, dx, dy, dz))
     x, y, z = x + t * dx, y + t * dy, z + t * dz
     red, green, blue = F(1.0), F(1.0), F(1.0)
     if k >= 0:
@@ -108,12 +110,13 @@ def broad_lobe(scene, k, x, y, z, nx, ny, nz, dx, dy, dz, dice, rays):
     look = scene.look
     alpha = look[looks.BROAD_ROUGHNESS] * look[looks.BROAD_ROUGHNESS]
     key, sample, samples = dice
+    mask = without(everything(scene.count), k)
     r, g, b = F(0.0), F(0.0), F(0.0)
     for i in range(rays):
         u, v = point((key, sample * rays + i, samples * rays), 30)
         ex, ey, ez, weight = mirror_ray(dx, dy, dz, nx, ny, nz, alpha, u, v)
         if weight > F(0.0):
-            p, q, s = glimpse(scene, k, x, y, z, ex, ey, ez)
+            p, q, s = glimpse(scene, mask, x, y, z, ex, ey, ez)
             r, g, b = r + weight * p, g + weight * q, b + weight * s
     share = F(1.0) / F(rays)
     p, q, s = lamp_gloss(scene, k, x, y, z, nx, ny, nz, dx, dy, dz, alpha, dice)

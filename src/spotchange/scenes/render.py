@@ -25,16 +25,37 @@ class Quality:
     samples: int  # a pixel, 4, 16 or 64; four that agree end a pixel early
     bounces: int  # from metal to metal
     broad_rays: int  # a sample into metal's broad lobe; samples x broad_rays at most 64
-    direct_cells: int  # of the ground's grid of direct light, along a side
-    direct_samples: int
+    shadow_cells: int  # along a side of the ground's grid of shadows
+    shadow_samples: int  # a light and cell
+    trace_shadows: bool  # sharpen the ground's penumbras with rays
     bounced_cells: int
     rays: int  # gathered for an entry of indirect light
 
+    def drawing(self) -> tuple[int, int, int, int]:
+        """What `frame.draw_pixel` takes."""
+        return self.samples, self.bounces, self.broad_rays, int(self.trace_shadows)
+
 
 QUALITIES = {
-    "fast": Quality(samples=4, bounces=2, broad_rays=4, direct_cells=96, direct_samples=4, bounced_cells=32, rays=16),
+    "fast": Quality(
+        samples=4,
+        bounces=2,
+        broad_rays=4,
+        shadow_cells=128,
+        shadow_samples=4,
+        trace_shadows=False,
+        bounced_cells=32,
+        rays=16,
+    ),
     "faithful": Quality(
-        samples=16, bounces=3, broad_rays=4, direct_cells=192, direct_samples=4, bounced_cells=48, rays=64
+        samples=16,
+        bounces=3,
+        broad_rays=2,
+        shadow_cells=192,
+        shadow_samples=4,
+        trace_shadows=True,
+        bounced_cells=48,
+        rays=64,
     ),
 }
 
@@ -74,8 +95,8 @@ def render(
     ids = target.empty((len(batch), len(pictures), height, width), "uint8")
     if images.shape[0]:
         target.loops.prepare(tables)
-        target.loops.light(tables, effort.direct_samples, effort.rays)
-        target.loops.draw(tables, codes, effort.samples, effort.bounces, effort.broad_rays, images)
+        target.loops.light(tables, effort.shadow_samples, effort.rays)
+        target.loops.draw(tables, codes, effort.drawing(), images)
         target.loops.identify(tables, codes, ids)
     return Pictures(images=images, ids=ids)
 
@@ -170,7 +191,7 @@ class _Target:
         from .lighting import LIGHT_COLUMNS, LIGHTS
 
         scenes = len(batch)
-        direct = effort.direct_cells if effort else 1
+        cells = effort.shadow_cells if effort else 1
         bounced = effort.bounced_cells if effort else 1
         tables = Tables(
             scene_id=self.take(batch.scene_id, "int64"),
@@ -183,7 +204,8 @@ class _Target:
             objects=self.empty((scenes, 2, MAX_OBJECTS, OBJECT_COLUMNS), "float32"),
             used=self.empty((scenes, 2), "int32"),
             lights=self.empty((scenes, LIGHTS, LIGHT_COLUMNS), "float32"),
-            direct=self.empty((scenes, 2, direct, direct, 3), "float32"),
+            occluders=self.empty((scenes, 2, MAX_OBJECTS, LIGHTS), "int32"),
+            clear=self.empty((scenes, 2, cells, cells, LIGHTS), "float32"),
             bounced=self.empty((scenes, 2, bounced, bounced, 3), "float32"),
             indirect=self.empty((scenes, 2, MAX_OBJECTS, LEVELS, SIDES, 3), "float32"),
         )

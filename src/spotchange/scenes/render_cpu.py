@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Any
 
 from .compile import cached_loop
-from .frame import Tables, draw_pixel, fill_bounced, fill_direct, fill_indirect, object_at, picture_at, prepare_scene
+from .frame import Tables, draw_pixel, fill_bounced, fill_clear, fill_indirect, object_at, picture_at, prepare_scene
 
 CHUNKS_PER_THREAD = 8  # rows differ in cost, so threads take small shares in turn
 
@@ -25,9 +25,9 @@ def _prepare(start, stop, tables):
 
 
 @cached_loop
-def _fill_direct(start, stop, tables, samples):
+def _fill_clear(start, stop, tables, samples):
     for index in range(start, stop):
-        fill_direct(index, tables, samples)
+        fill_clear(index, tables, samples)
 
 
 @cached_loop
@@ -43,13 +43,13 @@ def _fill_indirect(start, stop, tables, rays):
 
 
 @cached_loop
-def _draw(start, stop, tables, pictures, samples, bounces, rays, images):
+def _draw(start, stop, tables, pictures, effort, images):
     count, height, width = images.shape[1], images.shape[3], images.shape[4]
     for line in range(start, stop):
         s, p, row = line // (count * height), line // height % count, line % height
         picture = picture_at(pictures, p)
         for column in range(width):
-            r, g, b = draw_pixel(tables, s, picture, row, column, width, height, samples, bounces, rays)
+            r, g, b = draw_pixel(tables, s, picture, row, column, width, height, effort)
             images[s, p, 0, row, column] = int(r)
             images[s, p, 1, row, column] = int(g)
             images[s, p, 2, row, column] = int(b)
@@ -90,15 +90,15 @@ def prepare(tables: Tables) -> None:
 
 def light(tables: Tables, samples: int, rays: int) -> None:
     """Fill the tables of bounced light."""
-    _share_out(tables.direct.size // 3, _fill_direct, tables, samples)
+    _share_out(tables.clear.size, _fill_clear, tables, samples)
     _share_out(tables.bounced.size // 3, _fill_bounced, tables, rays)
     _share_out(tables.indirect.size // 3, _fill_indirect, tables, rays)
 
 
-def draw(tables: Tables, pictures: int, samples: int, bounces: int, rays: int, images: Any) -> None:
+def draw(tables: Tables, pictures: int, effort: tuple[int, ...], images: Any) -> None:
     """Fill uint8 images (S, pictures, 3, H, W)."""
     scenes, count, _, height, _ = images.shape
-    _share_out(scenes * count * height, _draw, tables, pictures, samples, bounces, rays, images)
+    _share_out(scenes * count * height, _draw, tables, pictures, effort, images)
 
 
 def identify(tables: Tables, pictures: int, ids: Any) -> None:

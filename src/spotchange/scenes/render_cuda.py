@@ -6,7 +6,7 @@ from typing import Any
 
 from numba import cuda
 
-from .frame import Tables, draw_pixel, fill_bounced, fill_direct, fill_indirect, object_at, picture_at, prepare_scene
+from .frame import Tables, draw_pixel, fill_bounced, fill_clear, fill_indirect, object_at, picture_at, prepare_scene
 
 THREADS = 128
 TILE_WIDTH, TILE_HEIGHT = 8, 16  # threads of a block cover a patch of the picture, so that they meet the same objects
@@ -20,10 +20,10 @@ def _prepare(tables, items):
 
 
 @cuda.jit(fastmath=True)
-def _fill_direct(tables, items, samples):
+def _fill_clear(tables, items, samples):
     index = cuda.grid(1)
     if index < items:
-        fill_direct(index, tables, samples)
+        fill_clear(index, tables, samples)
 
 
 @cuda.jit(fastmath=True)
@@ -41,14 +41,14 @@ def _fill_indirect(tables, items, rays):
 
 
 @cuda.jit(fastmath=True)
-def _draw(tables, pictures, samples, bounces, rays, images):
+def _draw(tables, pictures, effort, images):
     count, height, width = images.shape[1], images.shape[3], images.shape[4]
     s, p = cuda.blockIdx.x // count, cuda.blockIdx.x % count
     row = cuda.blockIdx.y * TILE_HEIGHT + cuda.threadIdx.y
     column = cuda.blockIdx.z * TILE_WIDTH + cuda.threadIdx.x
     picture = picture_at(pictures, p)
     if row < height and column < width:
-        r, g, b = draw_pixel(tables, s, picture, row, column, width, height, samples, bounces, rays)
+        r, g, b = draw_pixel(tables, s, picture, row, column, width, height, effort)
         images[s, p, 0, row, column] = int(r)
         images[s, p, 1, row, column] = int(g)
         images[s, p, 2, row, column] = int(b)
@@ -90,19 +90,18 @@ def prepare(tables: Tables) -> None:
 def light(tables: Tables, samples: int, rays: int) -> None:
     """Fill the tables of bounced light."""
     stream = _stream()
-    for kernel, table, effort in (
-        (_fill_direct, tables.direct, samples),
-        (_fill_bounced, tables.bounced, rays),
-        (_fill_indirect, tables.indirect, rays),
+    for kernel, items, effort in (
+        (_fill_clear, tables.clear.size, samples),
+        (_fill_bounced, tables.bounced.size // 3, rays),
+        (_fill_indirect, tables.indirect.size // 3, rays),
     ):
-        items = table.size // 3
         kernel[_blocks(items), THREADS, stream](tables, items, effort)
 
 
-def draw(tables: Tables, pictures: int, samples: int, bounces: int, rays: int, images: Any) -> None:
+def draw(tables: Tables, pictures: int, effort: tuple[int, ...], images: Any) -> None:
     """Fill uint8 images (S, pictures, 3, H, W)."""
     scenes, count, _, height, width = images.shape
-    _draw[(*_tiles(scenes * count, height, width), _stream())](tables, pictures, samples, bounces, rays, _view(images))
+    _draw[(*_tiles(scenes * count, height, width), _stream())](tables, pictures, effort, _view(images))
 
 
 def identify(tables: Tables, pictures: int, ids: Any) -> None:

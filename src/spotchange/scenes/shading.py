@@ -9,9 +9,21 @@ import numpy as np
 from . import look as looks
 from .chance import point
 from .compile import greater, lesser, shared
-from .gather import ground_radiance, indirect_on_object, look_up
-from .geometry import BLUE, FAR, GREEN, METAL, RED, first_hit, ground_normal, hit_ground, object_normal
-from .lighting import INTENSITY, LIGHTS, lamps_in_mirror, light_from, sees_light, shadowed_light
+from .gather import bounced_at, clear_at, ground_color, ground_radiance, indirect_on_object
+from .geometry import (
+    BLUE,
+    FAR,
+    GREEN,
+    METAL,
+    RED,
+    everything,
+    first_hit,
+    ground_normal,
+    hit_ground,
+    object_normal,
+    without,
+)
+from .lighting import INTENSITY, LIGHTS, dimmed_light, lamps_in_mirror, light_from, sees_light
 from .materials import FILM_ALPHA, FILM_COLOR, beckmann, fresnel, half_way, mirror_ray, velvet
 from .metal import broad_lobe, lamp_gloss, metal_color, rounding_at
 
@@ -22,17 +34,37 @@ SHEEN_INDEX, FILM_INDEX = F(1.4), F(1.2)
 
 
 @shared
-def shade_ground(scene, x, y, z, dice):
-    """Ground or backdrop seen directly: sharp shadows, indirect light from the table."""
-    look = scene.look
+def sharpened(scene, lamp, clear, x, y, z, dice):
+    """A light's share at a ground point: certain where the table says all or nothing, else one shadow ray."""
+    if clear < F(0.001) or clear > F(0.999):
+        return clear
+    u, v = point(dice, 1 + lamp)
+    return sees_light(scene, lamp, everything(scene.count), x, y, z, u, v)
+
+
+@shared
+def shade_ground(scene, x, y, z, dice, trace):
+    """Ground or backdrop seen directly; with `trace` its shadows have sharp edges."""
     nx, ny, nz = ground_normal(x, y, z)
-    r, g, b = shadowed_light(scene, -1, x, y, z, nx, ny, nz, dice)
-    p, q, s = look_up(scene.bounced, x, y)
-    return (
-        look[looks.GROUND_RED] * (r + p),
-        look[looks.GROUND_GREEN] * (g + q),
-        look[looks.GROUND_BLUE] * (b + s),
-    )
+    key, back, fill, sun = clear_at(scene, x, y)
+    if trace:
+        key = sharpened(scene, 0, key, x, y, z, dice)
+        back = sharpened(scene, 1, back, x, y, z, dice)
+        fill = sharpened(scene, 2, fill, x, y, z, dice)
+        sun = sharpened(scene, 3, sun, x, y, z, dice)
+    light = dimmed_light(scene.lights, (key, back, fill, sun), x, y, z, nx, ny, nz)
+    return ground_color(scene.look, light, bounced_at(scene, x, y))
+
+
+@shared
+def is_calm(scene, x, y, z, dx, dy, dz, trace):
+    """Whether a ray that meets no object ends on ground where one sample tells the whole pixel."""
+    if not trace:
+        return True
+    t = hit_ground(x, y, z, dx, dy, dz)
+    key, back, fill, sun = clear_at(scene, x + t * dx, y + t * dy)
+    low = lesser(lesser(key, back), lesser(fill, sun))
+    return low > F(0.999)
 
 
 @shared
@@ -50,7 +82,7 @@ def shade_rubber(scene, k, x, y, z, dx, dy, dz, dice):
         cos_in = nx * lx + ny * ly + nz * lz
         if cos_in > F(0.0) and strength > F(0.0):
             u, v = point(dice, 1 + lamp)
-            strength *= sees_light(scene, lamp, k, x, y, z, u, v)
+            strength *= sees_light(scene, lamp, scene.occluders[k, lamp], x, y, z, u, v)
             cos_half, half_out = half_way(lx, ly, lz, -dx, -dy, -dz, nx, ny, nz)
             matte = strength * ((F(1.0) - sheen) * cos_in + sheen * velvet(cos_in, cos_out, cos_half, half_out))
             gloss = strength * beckmann(cos_in, cos_out, cos_half, FILM_ALPHA)
@@ -75,15 +107,18 @@ def shade_rubber(scene, k, x, y, z, dx, dy, dz, dice):
 
 
 @shared
-def sample_color(scene, ox, oy, oz, dx, dy, dz, dice, effort):
-    """Linear colour along one ray from the camera; effort is (bounces, broad rays a sample, width of a pixel)."""
+def sample_color(scene, mask, ox, oy, oz, dx, dy, dz, dice, effort):
+    """Linear colour along one ray from the camera that may meet only the masked objects first.
+
+    Effort is (bounces, broad rays a sample, width of a pixel, whether to trace the ground's shadows).
+    """
     look, objects = scene.look, scene.objects
-    bounces, broad_rays, pixel_width = effort
+    bounces, broad_rays, pixel_width, trace = effort
     r, g, b = F(0.0), F(0.0), F(0.0)
     tr, tg, tb = F(1.0), F(1.0), F(1.0)
-    skip, lamps_show = -1, False
+    lamps_show = False
     for bounce in range(bounces + 1):
-        k, t = first_hit(objects, scene.count, skip, ox, oy, oz, dx, dy, dz, hit_ground(ox, oy, oz, dx, dy, dz))
+        k, t = first_hit(objects, mask, ox, oy, oz, dx, dy, dz, hit_ground(ox, oy, oz, dx, dy, dz))
         if lamps_show:
             cr, cg, cb = lamps_in_mirror(scene.lights, ox, oy, oz, dx, dy, dz, t)
             r, g, b = r + tr * cr, g + tg * cg, b + tb * cb
@@ -92,7 +127,7 @@ def sample_color(scene, ox, oy, oz, dx, dy, dz, dice, effort):
             if t >= FAR:
                 cr, cg, cb = look[looks.SKY_RED], look[looks.SKY_GREEN], look[looks.SKY_BLUE]
             elif bounce == 0:
-                cr, cg, cb = shade_ground(scene, x, y, z, dice)
+                cr, cg, cb = shade_ground(scene, x, y, z, dice, trace)
             else:
                 cr, cg, cb = ground_radiance(scene, x, y, z)
             return r + tr * cr, g + tg * cg, b + tb * cb
@@ -127,7 +162,7 @@ def sample_color(scene, ox, oy, oz, dx, dy, dz, dice, effort):
         if weight <= F(0.0):
             return r, g, b
         tr, tg, tb = tr * weight, tg * weight, tb * weight
-        ox, oy, oz, skip = x, y, z, k
+        ox, oy, oz, mask = x, y, z, without(everything(scene.count), k)
     return r, g, b
 
 
