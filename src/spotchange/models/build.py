@@ -15,6 +15,7 @@ from spotchange.models.caption_decoder import CaptionDecoder
 from spotchange.models.clip4idc import Clip4idc
 from spotchange.models.decoding import SpecialIds
 from spotchange.models.heads import ChangeHead, PatchChangeHead
+from spotchange.models.idc_pcl import build_idc_pcl
 from spotchange.models.initialise import initialise
 from spotchange.models.pair_encoder import PairEncoder
 from spotchange.models.picture_encoder import PictureEncoder
@@ -196,4 +197,5 @@ ARCHITECTURES: dict[str, Callable[[ModelSettings], nn.Module]] = {
     "ft1": _ft1,
     "ft2": _ft2,
     "conventional": _conventional,
+    "idc-pcl": build_idc_pcl,
 }

@@ -86,10 +86,8 @@ class CaptionDecoder(nn.Module):
 
     def visual_keys_values(self, tokens: Tensor) -> list[tuple[Tensor, Tensor]]:
         """Keys and values of the pictures for each decoder layer, computed once a pair."""
-        blocks = cast(list[PostNormBlock], list(self.decoder))
-        return [
-            block.cross.keys_values(seen) for block, seen in zip(blocks, self.read(tokens), strict=True) if block.cross
-        ]
+        memory = self.read(tokens)
+        return [block.cross.keys_values(seen) for block, seen in zip(self._blocks, memory, strict=True) if block.cross]
 
     def step(
         self,
@@ -103,23 +101,20 @@ class CaptionDecoder(nn.Module):
     ) -> Tensor:
         """Scores of the next word (rows, vocabulary) after one more word a row (rows,)."""
         x = words.at(ids, position)
-        language_blocks = list(self.language.blocks) if self.language is not None else []
-        for block, cache in zip(language_blocks, caches, strict=False):
-            x = block.step(x, cache, position, seen)
+        own_caches = caches[-len(self.decoder) :]
         if self.language is not None:
-            x = self.language.norm(x)
+            x = self.language.step(x, caches[: -len(self.decoder)], position, seen)
         x = self.word_norm(self.word_input(x))
-        word_caches = caches[len(language_blocks) :]
-        for block, cache, picture in zip(self.decoder, word_caches, visual, strict=True):
+        for block, cache, picture in zip(self._blocks, own_caches, visual, strict=True):
             x = block.step(x, cache, position, seen, picture)
         return self.predict(x[:, 0], words.words.weight)
 
     def new_caches(self, rows: int, words: int, like: Tensor) -> list[KeyValueCache]:
         """Empty caches for every layer that attends over words, the language encoder's first."""
         width = self.word_norm.normalized_shape[0]
-        caches = [KeyValueCache(rows, self.heads, words, width // self.heads, like=like) for _ in self.decoder]
-        if self.language is not None:
-            blocks = self.language.blocks
-            heads, wide = blocks[0].attention.heads, blocks[0].attention.output.out_features
-            caches = [KeyValueCache(rows, heads, words, wide // heads, like=like) for _ in blocks] + caches
-        return caches
+        own = [KeyValueCache(rows, self.heads, words, width // self.heads, like=like) for _ in self.decoder]
+        return own if self.language is None else self.language.new_caches(rows, words, like) + own
+
+    @property
+    def _blocks(self) -> list[PostNormBlock]:
+        return cast(list[PostNormBlock], list(self.decoder))

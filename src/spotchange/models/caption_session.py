@@ -17,7 +17,9 @@ from spotchange.models.caption_decoder import CaptionDecoder
 from spotchange.models.text_encoder import WordEmbedding
 
 _GRAPHS_KEPT = 4  # batch shapes; a run has its full batches and a last smaller one
-_graphs: weakref.WeakKeyDictionary[CaptionDecoder, OrderedDict[tuple, CaptionSession]] = weakref.WeakKeyDictionary()
+_graphs: weakref.WeakKeyDictionary[CaptionDecoder, OrderedDict[tuple[object, ...], CaptionSession]] = (
+    weakref.WeakKeyDictionary()
+)
 
 
 class CaptionSession:

@@ -6,6 +6,7 @@ The baselines are the same composition of other parts; `build.py` says which.
 from __future__ import annotations
 
 import math
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +18,7 @@ from spotchange.models.caption_decoder import CaptionDecoder
 from spotchange.models.caption_session import open_session
 from spotchange.models.heads import ChangeHead, PatchChangeHead
 from spotchange.models.interface import DecodingOptions, Generated, VisualState
+from spotchange.models.layers import PreNormBlock
 from spotchange.models.pair_encoder import PairEncoder
 from spotchange.models.text_encoder import TextEncoder, WordEmbedding
 
@@ -79,8 +81,8 @@ class Clip4idc(nn.Module):
     def class_attention(self, state: VisualState) -> Tensor:
         """(pairs, 2, rows, columns): each class token over its own picture's patches, mean of heads."""
         second = self.encoder.second_class_token
-        weights = self.encoder.inter[-1].attention_of(state.extras["last_input"], [0, second])
-        weights = weights.mean(dim=1)  # (pairs, 2, tokens)
+        last = cast(PreNormBlock, self.encoder.inter[-1])
+        weights = last.attention_of(state.extras["last_input"], [0, second]).mean(dim=1)  # (pairs, 2, tokens)
         own = torch.stack([weights[:, 0, 1:second], weights[:, 1, second + 1 :]], dim=1)
         return own.unflatten(-1, state.grid)
 

@@ -31,20 +31,14 @@ class GridEncoder(nn.Module):
         pretrained: str | None = None,
     ) -> None:
         super().__init__()
-        # Only models with such a backbone pay for importing transformers.
-        transformers = import_transformers()
         self.grid = grid
         self.frozen = frozen
-        config = transformers.ResNetConfig(
-            depths=list(depths),
-            hidden_sizes=list(channels),
-            downsample_in_bottleneck=stride_first,
-            out_features=[f"stage{stage}"],
+        self.network = resnet(
+            depths=depths, channels=channels, stage=stage, stride_first=stride_first, pretrained=pretrained
         )
-        self.network = transformers.ResNetBackbone(config) if pretrained is None else _pretrained(pretrained, config)
         if frozen:
             self.network.requires_grad_(False)
-        self.input = nn.Linear(self.network.channels[-1], width)
+        self.input = nn.Linear(channels[stage - 1], width)
         self.class_token = nn.Parameter(torch.empty(width))
         self.positions = nn.Parameter(torch.empty(1 + grid[0] * grid[1], width))
         self.norm = nn.LayerNorm(width)
@@ -65,7 +59,21 @@ class GridEncoder(nn.Module):
         return self.norm(torch.cat([class_token, cells], dim=1) + self.positions)  # (pictures, 1 + cells, width)
 
 
-def _pretrained(source: str, config: Any) -> nn.Module:
+def resnet(
+    *, depths: tuple[int, ...], channels: tuple[int, ...], stage: int, stride_first: bool, pretrained: str | None
+) -> Any:
+    """A ResNet whose output is the grid of one stage; random weights, or those of a folder or the hub."""
+    transformers = import_transformers()  # only models with such a backbone pay for it
+    config = transformers.ResNetConfig(
+        depths=list(depths),
+        hidden_sizes=list(channels),
+        downsample_in_bottleneck=stride_first,
+        out_features=[f"stage{stage}"],
+    )
+    return transformers.ResNetBackbone(config) if pretrained is None else _pretrained(pretrained, config)
+
+
+def _pretrained(source: str, config: Any) -> Any:
     """Weights from a folder or the hub, all of them, or an error that says what is missing."""
     transformers = import_transformers()
     try:

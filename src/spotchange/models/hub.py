@@ -42,7 +42,7 @@ class SpotchangeModel(transformers.PreTrainedModel):
 
     def __init__(self, config: SpotchangeConfig) -> None:
         super().__init__(config)
-        self.model = build_model(ModelSettings.from_mapping(config.settings, source="config.json"))
+        self.model: Any = build_model(ModelSettings.from_mapping(config.settings, source="config.json"))
         self.post_init()
 
     def _init_weights(self, module: nn.Module) -> None:

@@ -75,10 +75,13 @@ class SelfAttention(nn.Module):
         queries, keys, values = self.query_key_value(x).chunk(3, dim=-1)
         return split_heads(queries, self.heads), split_heads(keys, self.heads), split_heads(values, self.heads)
 
-    def forward(self, x: Tensor, *, causal: bool = False) -> Tensor:
+    def forward(self, x: Tensor, *, causal: bool = False, mask: Tensor | None = None) -> Tensor:
+        """`mask`, broadcast to (rows, heads, tokens, tokens), is True where a token may look."""
         queries, keys, values = self._project(x)
         dropout = self.dropout if self.training else 0.0
-        mixed = F.scaled_dot_product_attention(queries, keys, values, dropout_p=dropout, is_causal=causal)
+        mixed = F.scaled_dot_product_attention(
+            queries, keys, values, attn_mask=mask, dropout_p=dropout, is_causal=causal
+        )
         return self.output(join_heads(mixed))
 
     def step(self, x: Tensor, cache: KeyValueCache, position: Tensor, seen: Tensor) -> Tensor:
@@ -89,13 +92,15 @@ class SelfAttention(nn.Module):
         mixed = F.scaled_dot_product_attention(queries, keys, values, attn_mask=seen)
         return self.output(join_heads(mixed))
 
-    def weights(self, x: Tensor, queries: list[int]) -> Tensor:
+    def weights(self, x: Tensor, queries: list[int], mask: Tensor | None = None) -> Tensor:
         """Attention of the tokens `queries` over all tokens: (rows, heads, queries, tokens).
 
-        The normal path never forms these; heat maps ask for a few rows of one block.
+        The normal path never forms these; heat maps ask for a few rows of one block. `mask` as in `forward`.
         """
         asked, keys, _ = self._project(x)
         scores = asked[:, :, queries] @ keys.transpose(-2, -1) * keys.shape[-1] ** -0.5
+        if mask is not None:
+            scores = scores.masked_fill(~mask[..., queries, :], float("-inf"))
         return scores.float().softmax(dim=-1)
 
 
@@ -178,9 +183,11 @@ class PostNormBlock(nn.Module):
         self.feed_forward_norm = nn.LayerNorm(width, eps=eps)
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, x: Tensor, *, causal: bool = False, memory: Tensor | None = None) -> Tensor:
-        x = self.attention_norm(x + self.dropout(self.attention(x, causal=causal)))
-        visual = self.cross.keys_values(memory) if self.cross is not None else None
+    def forward(
+        self, x: Tensor, *, causal: bool = False, memory: Tensor | None = None, mask: Tensor | None = None
+    ) -> Tensor:
+        x = self.attention_norm(x + self.dropout(self.attention(x, causal=causal, mask=mask)))
+        visual = self.cross.keys_values(memory) if self.cross is not None and memory is not None else None
         return self._read_and_think(x, visual)
 
     def step(

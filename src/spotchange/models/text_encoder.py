@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import torch
 from torch import Tensor, nn
 
-from spotchange.models.layers import PreNormBlock, draw
+from spotchange.models.layers import KeyValueCache, PreNormBlock, draw
 
 
 class WordEmbedding(nn.Module):
@@ -40,6 +42,24 @@ class TextTransformer(nn.Module):
         for block in self.blocks:
             embedded = block(embedded, causal=True)
         return self.norm(embedded)
+
+    def step(self, embedded: Tensor, caches: list[KeyValueCache], position: Tensor, seen: Tensor) -> Tensor:
+        """One more word (rows, 1, width) after those in the caches."""
+        for block, cache in zip(self._blocks, caches, strict=True):
+            embedded = block.step(embedded, cache, position, seen)
+        return self.norm(embedded)
+
+    def new_caches(self, rows: int, words: int, like: Tensor) -> list[KeyValueCache]:
+        """Empty caches, one a block."""
+        width = self.norm.normalized_shape[0]
+        return [
+            KeyValueCache(rows, block.attention.heads, words, width // block.attention.heads, like=like)
+            for block in self._blocks
+        ]
+
+    @property
+    def _blocks(self) -> list[PreNormBlock]:
+        return cast(list[PreNormBlock], list(self.blocks))
 
 
 class TextEncoder(nn.Module):
