@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from spotchange.config.scenes import SPLIT_SCENES, SceneSettings, scene_preset
 from spotchange.errors import ConfigError
+from spotchange.scenes import world, world_cuda
 from spotchange.scenes.arrays import (
     ADD,
     AFTER,
@@ -161,9 +164,9 @@ def test_rejection_keeps_counts_and_changes_uniform(accepted: SceneBatch) -> Non
 
 
 def test_a_scene_depends_on_its_seed_and_number_only(accepted: SceneBatch) -> None:
-    world = World(scene_preset("clevr-change"), seed=5)
-    alone = world.scenes([37])
-    shuffled = world.scenes([90, 37, 2])
+    again = World(scene_preset("clevr-change"), seed=5)
+    alone = again.scenes([37])
+    shuffled = again.scenes([90, 37, 2])
     for name in vars(accepted):
         expected = getattr(accepted, name)
         assert (getattr(alone, name)[0] == expected[37]).all(), name
@@ -172,7 +175,8 @@ def test_a_scene_depends_on_its_seed_and_number_only(accepted: SceneBatch) -> No
 
 
 def test_several_attempts_at_once_choose_the_same_scene(accepted: SceneBatch, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(World, "_attempts_at_once", lambda self, pending, scenes: 3)
+    # As a GPU draws them: one attempt a row, several rows a scene.
+    monkeypatch.setattr(World, "_effort", lambda self, pending, scenes: (5, 1))
     together = World(scene_preset("clevr-change"), seed=5).scenes(np.arange(40))
     for name in vars(accepted):
         assert (getattr(together, name) == getattr(accepted, name)[:40]).all(), name
@@ -237,3 +241,34 @@ def test_rules_that_leave_no_room_end_in_one_error() -> None:
     with pytest.raises(ConfigError, match="no room"):
         World(crowded, seed=0).check_room()
     World(SceneSettings(), seed=0).check_room()
+
+
+def test_tensors_on_a_device_take_the_same_path(accepted: SceneBatch, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything a GPU does but the kernels themselves, on torch tensors that lie on the CPU ("cpu:0")."""
+
+    def draw(seed: np.uint64, limit: int, *tensors: torch.Tensor) -> None:
+        world._draw_on_cpu(seed, limit, *(tensor.numpy() for tensor in tensors))
+
+    def as_tensor(function: Callable[..., np.ndarray]) -> Callable[..., torch.Tensor]:
+        return lambda *args, **values: torch.from_numpy(function(*args, **values))
+
+    monkeypatch.setattr(world_cuda, "draw_on_cuda", draw)
+    monkeypatch.setattr(world, "visible_pixels", as_tensor(world.visible_pixels))
+    monkeypatch.setattr(world, "describable", as_tensor(world.describable))
+    device = World(scene_preset("clevr-change"), seed=5, device="cpu:0")
+    device.check_room()
+    drawn = device.scenes(np.arange(40))
+    for name in vars(accepted):
+        assert isinstance(getattr(drawn, name), torch.Tensor)
+        assert (getattr(drawn, name).numpy() == getattr(accepted, name)[:40]).all(), name
+
+
+@pytest.mark.gpu
+def test_a_gpu_draws_the_scenes_of_the_cpu(accepted: SceneBatch) -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
+    drawn = World(scene_preset("clevr-change"), seed=5, device="cuda").scenes(np.arange(len(accepted)))
+    for name in ("change", "count", "attributes", "target", "scene_id"):
+        assert (getattr(drawn, name).cpu().numpy() == getattr(accepted, name)).all(), name
+    for name in ("placement", "camera", "lamps", "look"):
+        assert getattr(drawn, name).cpu().numpy() == pytest.approx(getattr(accepted, name), abs=1e-6), name

@@ -58,6 +58,7 @@ def generate(
     from spotchange.scenes.generate import generate_split
 
     where = pick_device(device)
+    notes().print("preparing the renderer (the first time on a machine this takes a minute)", style="dim")
     written = []
     with progress() as bar:
         for plan in plans:

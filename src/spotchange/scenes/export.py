@@ -14,6 +14,9 @@ from spotchange.scenes.changes import facts
 
 PICTURE_NAMES = ("before", "after", "same")
 FOLDER = "images"
+# With whole boxes the mean over scenes is 0.70, with half of each side 0.515; the original's is 0.507, and the
+# quartiles agree as well (0.42, 0.51, 0.60 against 0.41, 0.50, 0.60).
+BOX_SHARE = 0.5
 
 
 def scene_name(number: int) -> str:
@@ -77,8 +80,9 @@ def mean_iou(batch: SceneBatch, scene: int, boxes: np.ndarray, second: int) -> f
     """How far the second picture's view is from the first's: the original's measure of difficulty, small is hard.
 
     The mean overlap (intersection over union) of the boxes of every object that stands in the same place in both
-    pictures and is seen in both. The original's file does not say which objects count; its values do not differ
-    between moves and other changes, so a moved object cannot be among them.
+    pictures and is seen in both. The original gives a number a scene and no formula. Its values do not differ between
+    moves and other changes, so a moved object is not among those counted; and they agree with ours when the boxes
+    are half as wide and high as the objects (see BOX_SHARE).
     """
     version = 0 if second == SAME else 1
     first_slots, slots = batch.attributes[scene, 0, :, SHAPE], batch.attributes[scene, version, :, SHAPE]
@@ -89,10 +93,11 @@ def mean_iou(batch: SceneBatch, scene: int, boxes: np.ndarray, second: int) -> f
 
 
 def _iou(first: np.ndarray, second: np.ndarray) -> float:
-    corner = np.maximum(first[:2], second[:2])
-    opposite = np.minimum(first[:2] + first[2:], second[:2] + second[2:])
-    shared = float(np.prod(np.maximum(opposite - corner, 0)))
-    return shared / (float(np.prod(first[2:])) + float(np.prod(second[2:])) - shared)
+    """Overlap of the middle parts of two boxes."""
+    sides = BOX_SHARE * first[2:], BOX_SHARE * second[2:]
+    apart = np.abs(first[:2] + first[2:] / 2 - second[:2] - second[2:] / 2)
+    shared = float(np.prod(np.clip((sides[0] + sides[1]) / 2 - apart, 0, np.minimum(*sides))))
+    return shared / (float(np.prod(sides[0])) + float(np.prod(sides[1])) - shared)
 
 
 def object_boxes(ids: np.ndarray) -> np.ndarray:

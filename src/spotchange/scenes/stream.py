@@ -13,8 +13,8 @@ from spotchange.config.scenes import SceneSettings
 from spotchange.errors import ConfigError
 from spotchange.scenes.arrays import AFTER, BEFORE, SAME, SceneBatch
 from spotchange.scenes.changes import answers, as_tensors
-from spotchange.scenes.pictures import draw_pictures
 from spotchange.scenes.patches import patch_truth
+from spotchange.scenes.pictures import draw_pictures
 from spotchange.scenes.render import QUALITIES
 from spotchange.scenes.vocabulary import PAD_ID
 from spotchange.scenes.world import World

@@ -30,8 +30,7 @@ from spotchange.scenes.writer import describable
 
 CHECK_WIDTH, CHECK_HEIGHT = 240, 160
 _PIXELS_OF_RULE = 480 * 320
-# Scenes whose first attempt failed are retried several attempts at once while that keeps a GPU busy.
-_MOST_ATTEMPTS_AT_ONCE = 16
+_MOST_ATTEMPTS_AT_ONCE = 256
 
 _SHAPES: dict[str, tuple[str, tuple[int, ...]]] = {
     "scene_id": ("int64", ()),
@@ -74,12 +73,12 @@ def rules_of(settings: SceneSettings) -> np.ndarray:
 
 @cached_loop
 def _draw_on_cpu(
-    seed, rules, changes, attempts, scene_id, count, attributes, placement, camera, lamps, look, change, target
+    seed, limit, rules, changes, attempts, scene_id, count, attributes, placement, camera, lamps, look, change, target
 ):
     for s in prange(scene_id.shape[0]):
         sample_scene(
-            s, seed, rules, changes, attempts, scene_id, count, attributes, placement, camera, lamps, look, change,
-            target,
+            s, seed, limit, rules, changes, attempts, scene_id, count, attributes, placement, camera, lamps, look,
+            change, target,
         )  # fmt: skip
 
 
@@ -88,7 +87,7 @@ class World:
 
     def __init__(self, settings: SceneSettings, *, seed: int, device: str = "cpu") -> None:
         self.settings, self.seed, self.device = settings, seed, device
-        self.attempts_drawn = 0  # to tell which share was accepted
+        self.judged = 0  # placed scenes that were looked at so far, to tell which share was accepted
         self._rules = self._on_device(rules_of(settings))
         self._changes = self._on_device(np.array([CHANGE_TYPES.index(name) for name in settings.changes], np.int8))
         self._slots = self._on_device(np.arange(MAX_OBJECTS))
@@ -101,62 +100,77 @@ class World:
             ConfigError: a scene was given up because the rules leave it no room.
         """
         numbers = self._on_device(np.ascontiguousarray(numbers, np.int64))
-        result = empty_batch(len(numbers), self.device)
-        rows = self._on_device(np.arange(len(numbers)))
-        starts = self._on_device(np.zeros(len(numbers), np.int32))
+        total = len(numbers)
+        result = empty_batch(total, self.device)
+        rows = self._on_device(np.arange(total))
+        starts = self._on_device(np.zeros(total, np.int32))
         while len(rows):
-            at_once = self._attempts_at_once(len(rows), len(numbers))
-            candidates, attempts = self.draw(numbers, starts, at_once)
-            accepted = self._is_acceptable(candidates).reshape(-1, at_once)
-            # Of several attempts the first acceptable one counts, as if they had been made one by one.
-            first = accepted.argmax(1) if self.device == "cpu" else accepted.int().argmax(1)
-            chosen = self._on_device(np.arange(len(rows))) * at_once + first
-            done, rest = _positions(accepted.any(1)), _positions(~accepted.any(1))
+            at_once, limit = self._effort(len(rows), total)
+            candidates, attempts = self.draw(numbers, starts, at_once=at_once, limit=limit)
+            # Only the first attempt that fitted is looked at, as if attempts had been made one by one.
+            fitted = (attempts >= 0).reshape(-1, at_once)
+            seen = _positions(fitted.any(1))
+            chosen = seen * at_once + _first_true(fitted[seen])
+            candidates = candidates[chosen]
+            accepted = self._is_acceptable(candidates)
+            kept, again = _positions(accepted), _positions(~accepted)
             for field in fields(SceneBatch):
-                getattr(result, field.name)[rows[done]] = getattr(candidates, field.name)[chosen[done]]
-            starts = attempts.reshape(-1, at_once)[rest, -1] + 1
-            rows, numbers = rows[rest], numbers[rest]
+                getattr(result, field.name)[rows[seen[kept]]] = getattr(candidates, field.name)[kept]
+            starts = starts + at_once * limit
+            starts[seen[again]] = attempts[chosen[again]] + 1
+            starts[seen[kept]] = -1
+            rest = _positions(starts >= 0)
+            rows, numbers, starts = rows[rest], numbers[rest], starts[rest]
+            if len(rows) and int(starts.max()) > MAX_ATTEMPTS:
+                raise _no_room()
+            self.judged += len(seen)
         return replace(result, look=look.draw(result.look, self._look))
 
     def check_room(self) -> None:
         """Refuse rules that the fullest scenes cannot keep, before any work is done with them."""
         crowded = self.settings.model_copy(update={"min_objects": self.settings.max_objects})
-        probe = World(crowded, seed=self.seed, device=self.device)
-        probe.draw(self._on_device(np.arange(32)), self._on_device(np.zeros(32, np.int32)))
+        world, scenes = World(crowded, seed=self.seed, device=self.device), 8
+        at_once, limit = (1, 1024) if self.device == "cpu" else (1024, 1)
+        numbers, starts = self._on_device(np.arange(scenes)), self._on_device(np.zeros(scenes, np.int32))
+        _, attempts = world.draw(numbers, starts, at_once=at_once, limit=limit)
+        if not bool((attempts >= 0).reshape(scenes, -1).any(1).all()):
+            raise _no_room()
 
-    def draw(self, numbers: Any, starts: Any, at_once: int = 1) -> tuple[SceneBatch, Any]:
-        """Candidates that keep the placement rules, and the attempt that made each.
+    def draw(self, numbers: Any, starts: Any, *, at_once: int = 1, limit: int = MAX_ATTEMPTS) -> tuple[SceneBatch, Any]:
+        """Candidates that keep the placement rules, `at_once` rows a scene, not yet judged by what can be seen.
 
         Args:
             numbers: int64 (S,) on the world's device.
             starts: int32 (S,): the first attempt to make for each.
-            at_once: Make this many candidates a scene, from this many neighbouring first attempts.
+            at_once: Rows a scene; each makes `limit` attempts of its own, one row after the other.
+            limit: Attempts until a row is given up.
+
+        Returns:
+            The candidates, and int32 (S * at_once,): the attempt that made each, -1 where none did.
         """
-        steps = self._on_device(np.arange(at_once, dtype=np.int32))
+        steps = self._on_device(limit * np.arange(at_once, dtype=np.int32))
         candidates = empty_batch(len(numbers) * at_once, self.device)
         candidates.scene_id[:] = (numbers[:, None] + 0 * steps).reshape(-1)
         attempts = (starts[:, None] + steps).reshape(-1)
         arrays = [getattr(candidates, field.name) for field in fields(SceneBatch)]
-        arguments = (np.uint64(self.seed % 2**64), self._rules, self._changes, attempts, *arrays)
+        arguments = (np.uint64(self.seed % 2**64), limit, self._rules, self._changes, attempts, *arrays)
         if self.device == "cpu":
             _draw_on_cpu(*arguments)
         else:
             from spotchange.scenes.world_cuda import draw_on_cuda
 
             draw_on_cuda(*arguments)
-        if int(attempts.max()) >= MAX_ATTEMPTS:
-            raise ConfigError(
-                f"no room: a scene was given up after {MAX_ATTEMPTS} attempts",
-                hint="ask for fewer objects, a smaller gap or margin, a larger area, or fewer visible pixels",
-            )
-        self.attempts_drawn += len(attempts)
         return candidates, attempts
 
-    def _attempts_at_once(self, pending: int, scenes: int) -> int:
-        """A few scenes left over do not fill a GPU: try several attempts of each together."""
+    def _effort(self, pending: int, scenes: int) -> tuple[int, int]:
+        """Rows a scene and attempts a row.
+
+        The CPU goes on until a scene fits. A GPU waits for its slowest thread, and ten objects may take hundreds of
+        attempts: there every thread makes one, with the more threads for each scene the fewer are left.
+        """
         if self.device == "cpu":
-            return 1
-        return max(1, min(_MOST_ATTEMPTS_AT_ONCE, scenes // (4 * pending)))
+            return 1, MAX_ATTEMPTS
+        return max(1, min(_MOST_ATTEMPTS_AT_ONCE, 4 * scenes // pending)), 1
 
     def _is_acceptable(self, candidates: SceneBatch) -> Any:
         """bool (S,): see the head of this file."""
@@ -180,3 +194,14 @@ class World:
 def _positions(mask: Any) -> Any:
     """Where a mask is true; on a device this waits for it, so it is done once and not for every array."""
     return np.flatnonzero(mask) if isinstance(mask, np.ndarray) else mask.nonzero().flatten()
+
+
+def _first_true(mask: Any) -> Any:
+    return mask.argmax(1) if isinstance(mask, np.ndarray) else mask.int().argmax(1)
+
+
+def _no_room() -> ConfigError:
+    return ConfigError(
+        "no room: the objects do not fit, or cannot all be seen",
+        hint="ask for fewer objects, a smaller gap or margin, a larger area, or fewer visible pixels",
+    )

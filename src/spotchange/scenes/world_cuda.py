@@ -14,14 +14,14 @@ THREADS = 32  # scenes differ much in work: small blocks let finished ones make 
 
 
 def sample_kernel(
-    seed, rules, changes, attempts, scene_id, count, attributes, placement, camera, lamps, look, change, target
+    seed, limit, rules, changes, attempts, scene_id, count, attributes, placement, camera, lamps, look, change, target
 ):
-    """One thread a scene."""
+    """One thread a row."""
     s = cuda.grid(1)
     if s < scene_id.shape[0]:
         sample_scene(
-            s, seed, rules, changes, attempts, scene_id, count, attributes, placement, camera, lamps, look, change,
-            target,
+            s, seed, limit, rules, changes, attempts, scene_id, count, attributes, placement, camera, lamps, look,
+            change, target,
         )  # fmt: skip
 
 
@@ -30,11 +30,11 @@ def _compiled() -> Any:
     return cuda.jit(sample_kernel)
 
 
-def draw_on_cuda(seed: Any, *tensors: torch.Tensor) -> None:
+def draw_on_cuda(seed: Any, limit: int, *tensors: torch.Tensor) -> None:
     """Queue the kernel on torch's current stream, so that it runs in order with torch's own work."""
     device = tensors[0].device
     scenes = len(tensors[3])
     with torch.cuda.device(device):
         stream = cuda.external_stream(torch.cuda.current_stream(device).cuda_stream)
         views = [cuda.as_cuda_array(tensor) for tensor in tensors]
-        _compiled()[(scenes + THREADS - 1) // THREADS, THREADS, stream](seed, *views)
+        _compiled()[(scenes + THREADS - 1) // THREADS, THREADS, stream](seed, limit, *views)

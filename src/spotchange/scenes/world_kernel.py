@@ -220,11 +220,13 @@ def kind_of(seed, scene, changes):
 
 @njit
 def sample_scene(
-    s, seed, rules, changes, attempts, scene_id, count, attributes, placement, camera, lamps, look, change, target
-):
-    """Draw scene `scene_id[s]` into row s, starting with attempt `attempts[s]`; leave there the one that fitted.
+    s, seed, limit, rules, changes, attempts, scene_id, count, attributes, placement, camera, lamps, look, change,
+    target,
+):  # fmt: skip
+    """Draw scene `scene_id[s]` into row s by up to `limit` attempts from number `attempts[s]` on.
 
-    `look` gets uniform numbers, from which `look.draw` makes the look.
+    `attempts[s]` becomes the number of the attempt that fitted, or -1. `look` gets uniform numbers, from which
+    `look.draw` makes the look.
 
     How many objects and which change are drawn once per scene, not per attempt: crowded scenes and changes that
     need room fail more often, and redrawing them would make both rarer than the benchmark has them.
@@ -237,8 +239,10 @@ def sample_scene(
     looks = stream_key(seed, scene_id[s], LOOK_STREAM)
     for column in range(look.shape[1]):
         look[s, column] = uniform(looks, column)
+    first = np.int64(attempts[s])
+    attempts[s] = -1
     view = np.int64(-1)
-    for attempt in range(np.int64(attempts[s]), MAX_ATTEMPTS):
+    for attempt in range(first, first + limit):
         if attempt // ATTEMPTS_PER_VIEW != view:
             view = np.int64(attempt // ATTEMPTS_PER_VIEW)
             draw_view(s, stream_key(seed, scene_id[s], VIEW_STREAM + view), rules, camera, lamps)
@@ -248,4 +252,3 @@ def sample_scene(
         if make_change(s, kind, objects, key, rules, camera, attributes, placement, count, target):
             attempts[s] = attempt
             return
-    attempts[s] = MAX_ATTEMPTS

@@ -1,0 +1,99 @@
+"""How fast the world and the training stream are: scenes and pairs a second, sampling and rejection included.
+
+python benchmarks/stream_speed.py [--device cuda] [--seconds 10] [--scenes 1024] [--size 224]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from typing import Any
+
+import numpy as np
+import torch
+
+from spotchange.config.scenes import scene_preset
+from spotchange.scenes.stream import SceneStream
+from spotchange.scenes.world import World
+
+
+def wait(device: str) -> None:
+    """Count work that is done, not work that is queued."""
+    if device.startswith("cuda"):
+        torch.cuda.synchronize()
+
+
+def time_world(device: str, scenes: int, seconds: float) -> dict[str, Any]:
+    """Single attempts at placing objects, and placement with rejection by what is visible."""
+    world = World(scene_preset("clevr-change"), seed=1, device=device)
+    starts = torch.zeros(scenes, dtype=torch.int32, device=device) if device != "cpu" else np.zeros(scenes, np.int32)
+
+    def numbers(first: int) -> Any:
+        return torch.arange(first, first + scenes, device=device) if device != "cpu" else first + np.arange(scenes)
+
+    world.draw(numbers(0), starts, limit=1)
+    world.scenes(np.arange(scenes))
+    wait(device)
+    placed, began = 0, time.perf_counter()
+    while time.perf_counter() - began < seconds:
+        world.draw(numbers(placed), starts, limit=1)
+        placed += scenes
+    wait(device)
+    placed_rate = placed / (time.perf_counter() - began)
+    world.judged = accepted = 0
+    began = time.perf_counter()
+    while time.perf_counter() - began < seconds:
+        world.scenes(accepted + np.arange(scenes))
+        accepted += scenes
+    wait(device)
+    return {
+        "placement attempts/s": round(placed_rate, 1),
+        "accepted scenes/s": round(accepted / (time.perf_counter() - began), 1),
+        "accepted share of placed": round(accepted / world.judged, 3),
+    }
+
+
+def time_stream(device: str, quality: str, scenes: int, size: int, seconds: float, look: float) -> dict[str, Any]:
+    """Whole batches: scenes, pictures, captions, truth per patch."""
+    settings = scene_preset("clevr-change", look=dict.fromkeys(("lamps", "materials", "blur", "noise", "jpeg"), look))
+    stream = SceneStream(
+        settings, device=device, seed=1, scenes_per_batch=scenes, width=size, height=size, quality=quality
+    )
+    next(stream)
+    wait(device)
+    # Scenes are sampled in chunks: start with a used-up one, so that no sampling is left out of the time.
+    stream.load_state_dict({"seed": 1, "next_scene": 10**9})
+    pairs, began = 0, time.perf_counter()
+    while time.perf_counter() - began < seconds:
+        pairs += len(next(stream).before)
+        wait(device)
+    return {
+        "quality": quality,
+        "look": look,
+        "pairs/s": round(pairs / (time.perf_counter() - began), 1),
+        "pairs": pairs,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--scenes", type=int, help="scenes a batch")
+    parser.add_argument("--size", type=int, default=224)
+    parser.add_argument("--randomised", action="store_true", help="also with domain randomisation")
+    arguments = parser.parse_args()
+    on_cpu = arguments.device == "cpu"
+    scenes = arguments.scenes or (4 if on_cpu else 1024)
+    name = "cpu" if on_cpu else torch.cuda.get_device_name(arguments.device)
+    print(json.dumps({"device": name, "size": arguments.size, "scenes a batch": scenes}), flush=True)
+    print(json.dumps(time_world(arguments.device, 64 if on_cpu else 8192, arguments.seconds)), flush=True)
+    for quality in ("fast", "faithful"):
+        for look in (0.0, 1.0) if arguments.randomised else (0.0,):
+            result = time_stream(arguments.device, quality, scenes, arguments.size, arguments.seconds, look)
+            print(json.dumps(result), flush=True)
+
+
+if __name__ == "__main__":
+    main()
