@@ -45,6 +45,10 @@ class Feeding:
     def grid(self) -> tuple[int, int]:
         return self.start.settings.vision.grid
 
+    @property
+    def _device_name(self) -> str:
+        return "cpu" if self.device.type == "cpu" else str(self.device)  # a group's CPUs are numbered, scenes' are not
+
     def training(self) -> BatchSource:
         """Endless training batches for this process, augmented if the recipe says so."""
         stage = self.recipe.stage
@@ -86,7 +90,7 @@ class Feeding:
         height, width = self.start.settings.vision.image_size
         return SceneStream(
             settings.scene_settings(),
-            device=str(self.device),
+            device=self._device_name,
             seed=self.recipe.seed,
             scenes_per_batch=pairs // 2,
             rank=self.rank,
@@ -102,7 +106,7 @@ class Feeding:
         validation = self.recipe.validation
         per_batch = min(validation.pairs_per_batch, validation.pairs) // 2
         stream = self._stream(settings, 2 * per_batch)
-        world = World(stream.settings, seed=world_seed(self.recipe.seed, "val"), device=str(self.device))
+        world = World(stream.settings, seed=world_seed(self.recipe.seed, "val"), device=self._device_name)
         translate = self._translation()
         batches, references, scenes = [], [], []
         for first in range(0, validation.pairs // 2, per_batch):

@@ -20,6 +20,7 @@ class RunLog:
 
     def __init__(self, out: Path, settings: LogSettings, *, steps: int, start: int, main: bool) -> None:
         self._main = main
+        self._steps = steps
         self._tensorboard = None
         if not main:
             return
@@ -52,7 +53,8 @@ class RunLog:
             note = f"loss {values['loss']:.4f}  {values['pairs_per_second']:,.0f} pairs/s"
             self._progress.update(self._task, completed=values["step"], note=note)
             if self._progress.disable:
-                self.say(f"step {values['step']}  {note}")
+                left = (self._steps - values["step"]) * values["seconds_per_step"] / 60
+                self.say(f"step {values['step']}/{self._steps}  {note}  {left:.1f} min left")
 
     def validation(self, values: dict[str, Any]) -> None:
         """One line about the held-out pairs."""

@@ -127,10 +127,14 @@ class Trainer:
 
     def _log(self, log: RunLog, values: dict[str, Tensor], mark: tuple[float, int]) -> tuple[float, int]:
         fetched = self._fetch(values)
-        now, steps = time.monotonic(), self.step - mark[1]
-        rate = steps * self.stage.pairs_per_step / max(now - mark[0], 1e-9)
-        factor = rate_factor(self._progress(), self.recipe.schedule)
-        log.step({"step": self.step, **fetched, "rate_factor": factor, "pairs_per_second": rate})
+        now = time.monotonic()
+        seconds = max(now - mark[0], 1e-9) / max(self.step - mark[1], 1)
+        fetched |= {
+            "rate_factor": rate_factor(self._progress(), self.recipe.schedule),
+            "pairs_per_second": self.stage.pairs_per_step / seconds,
+            "seconds_per_step": seconds,
+        }
+        log.step({"step": self.step, **fetched})
         return now, self.step
 
     def _evaluate(self, log: RunLog) -> None:
