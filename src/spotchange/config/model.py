@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from spotchange.config.base import Settings
 
-Architecture = Literal["clip4idc", "clip-ft", "ft1", "ft2", "conventional"]
+Architecture = Literal["clip4idc", "clip-ft", "ft1", "ft2", "conventional", "idc-pcl"]
 
 
 class VisionSettings(Settings):
@@ -115,6 +115,15 @@ class CaptionerSettings(Settings):
         return self
 
 
+class DifferenceSettings(Settings):
+    """IDC-PCL's image difference encoder, as wide as `captioner`; 0 and 0 layers leave it out."""
+
+    single_layers: int = Field(default=1, ge=0)
+    """Layers that see the cells of one picture."""
+    pair_layers: int = Field(default=1, ge=0)
+    """Layers that see the cells of both."""
+
+
 class HeadSettings(Settings):
     """Answers beside the sentence; published checkpoints have none."""
 
@@ -148,7 +157,10 @@ class ModelSettings(Settings):
     vision: VisionSettings = VisionSettings()
     text: TextSettings = TextSettings()
     captioner: CaptionerSettings | None = CaptionerSettings()
-    """null: no captioner (adaptation and retrieval only)."""
+    """null: no captioner (adaptation and retrieval only). IDC-PCL: `decoder_layers` are those of its cross-modal
+    transformer."""
+    difference: DifferenceSettings = DifferenceSettings()
+    """Read by idc-pcl only."""
     heads: HeadSettings = HeadSettings()
     vocabulary: VocabularySettings = VocabularySettings()
 
@@ -183,6 +195,15 @@ _FROM_SCRATCH: dict[str, Any] = {
     "vocabulary": {"size": 80, "begin": 1, "end": 2, "pad": 0},
 }
 
+_IDC_PCL: dict[str, Any] = {
+    "architecture": "idc-pcl",
+    "vision": {"backbone": "resnet", "layers": 0, "freeze_backbone": True},
+    "text": {"encoder": False},
+    "captioner": {"encoder_layers": 0, "decoder_layers": 3, "dropout": 0.2, "memory": "last"},
+    # Distractor judging: is there a change or not.
+    "heads": {"change": True, "change_types": ["none", "changed"]},
+}
+
 PRESETS: dict[str, dict[str, Any]] = {
     "clip4idc": {},
     # The first version: a wider captioner behind a linear layer, 3 layers on CLEVR-Change (2 elsewhere).
@@ -195,6 +216,12 @@ PRESETS: dict[str, dict[str, Any]] = {
         "vision": {"backbone": "resnet", "layers": 0, "freeze_backbone": True},
         "text": {"encoder": False},
     },
+    # As the paper has it for CLEVR-Change: a frozen ResNet-101's grid, 3 cross-modal layers (2 for birds).
+    "idc-pcl": _merged(_IDC_PCL, {"vision": {"resnet_depths": [3, 4, 23, 3]}}),
+    # The same on ResNet-50.
+    "idc-pcl-resnet50": _IDC_PCL,
+    # On CLIP's own eyes: patches of ViT-B/32 after the pictures met.
+    "idc-pcl-clip": _merged(_IDC_PCL, {"vision": {"backbone": "vit", "layers": 12, "freeze_backbone": False}}),
     "clip-vit-b16": {"vision": {"patch": 16}},
     "clip-vit-l14": {
         "vision": {"patch": 14, "width": 1024, "heads": 16, "layers": 24, "output_width": 768},

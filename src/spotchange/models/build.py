@@ -11,11 +11,11 @@ from torch import nn
 
 from spotchange.config.model import ModelSettings, VocabularySettings
 from spotchange.errors import ConfigError, ModelError
+from spotchange.models.build_idc_pcl import build_idc_pcl
 from spotchange.models.caption_decoder import CaptionDecoder
 from spotchange.models.clip4idc import Clip4idc
 from spotchange.models.decoding import SpecialIds
 from spotchange.models.heads import ChangeHead, PatchChangeHead
-from spotchange.models.idc_pcl import build_idc_pcl
 from spotchange.models.initialise import initialise
 from spotchange.models.pair_encoder import PairEncoder
 from spotchange.models.picture_encoder import PictureEncoder

@@ -1,0 +1,55 @@
+"""IDC-PCL's image difference encoder: grid cells of each picture alone (F_sing), then of both together (F_pair)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from spotchange.models.layers import PostNormBlock, draw
+
+
+class DifferenceEncoder(nn.Module):
+    """[IMG1] cells [IMG2] cells, embedded with position and type, through both kinds of layers.
+
+    Without any layer (the ablation) what remains is the embedding that `F_cross` reads. One picture alone, as in
+    image captioning data, is the same with [IMG1] and its cells only.
+    """
+
+    def __init__(
+        self,
+        *,
+        channels: int,
+        cells: int,
+        width: int,
+        heads: int,
+        single_layers: int,
+        pair_layers: int,
+        dropout: float,
+    ) -> None:
+        super().__init__()
+        self.input = nn.Linear(channels, width)
+        self.image_vector = nn.Parameter(torch.empty(2, width))  # [IMG1], [IMG2]
+        self.type_vector = nn.Parameter(torch.empty(2, width))
+        self.positions = nn.Parameter(torch.empty(1 + cells, width))
+        self.norm = nn.LayerNorm(width, eps=1e-12)
+        self.dropout = nn.Dropout(dropout)
+        self.single = nn.ModuleList(
+            PostNormBlock(width=width, heads=heads, dropout=dropout) for _ in range(single_layers)
+        )
+        self.pair = nn.ModuleList(PostNormBlock(width=width, heads=heads, dropout=dropout) for _ in range(pair_layers))
+        for added in (self.image_vector, self.type_vector, self.positions):
+            draw(added, std=0.02)
+
+    def forward(self, cells: Tensor) -> Tensor:
+        """(pairs, pictures, cells, channels), one or two pictures, to (pairs, pictures * (1 + cells), width)."""
+        pairs, pictures = cells.shape[:2]
+        embedded = self.input(cells)
+        marks = self.image_vector[:pictures].to(embedded.dtype).expand(pairs, -1, -1)[:, :, None]
+        tokens = torch.cat([marks, embedded], dim=2) + self.positions + self.type_vector[:pictures, None]
+        tokens = self.dropout(self.norm(tokens)).flatten(0, 1)  # (pairs * pictures, 1 + cells, width)
+        for block in self.single:
+            tokens = block(tokens)
+        tokens = tokens.unflatten(0, (pairs, pictures)).flatten(1, 2)
+        for block in self.pair:
+            tokens = block(tokens)
+        return tokens
