@@ -108,7 +108,8 @@ def hit_object(objects, k, ox, oy, oz, dx, dy, dz, limit):
         return FAR
     kind = objects[k, KIND]
     if kind == F(SPHERE):
-        return -b - root if c > F(0.0) else FAR
+        # Where the sphere rests on the ground, rounding must not decide whether a ray starts inside it.
+        return -b - root if c > F(1e-4) else FAR
     cos, sin = objects[k, COS], objects[k, SIN]
     lx, ly = cos * px + sin * py, cos * py - sin * px
     mx, my = cos * dx + sin * dy, cos * dy - sin * dx

@@ -88,6 +88,7 @@ def render(
         pictures: which of BEFORE, AFTER, SAME to draw, in this order.
     """
     effort = _quality(quality)
+    _check_size(width, height)
     target = _Target(device or device_of(batch))
     tables = target.tables(batch, effort)
     codes = _codes(pictures)
@@ -137,6 +138,11 @@ def _codes(pictures: Sequence[int]) -> int:
     if not set(pictures) <= set(PICTURES) or not pictures:
         raise ConfigError(f"pictures must be among {PICTURES}, not {tuple(pictures)}")
     return sum(int(picture) << (2 * place) for place, picture in enumerate(pictures))
+
+
+def _check_size(width: int, height: int) -> None:
+    if width < 1 or height < 1:
+        raise ConfigError(f"a picture needs at least one pixel each way, not {width}x{height}")
 
 
 def _quality(name: str) -> Quality:
