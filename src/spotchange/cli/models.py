@@ -27,9 +27,9 @@ def list_models(as_json: Annotated[bool, typer.Option("--json", help="Print JSON
         return
     from rich.table import Table
 
-    table = Table("preset", "architecture", "pictures", "sees with", "intra + inter", "captioner")
+    table = Table("preset", "pictures", "sees with", "intra + inter", "captioner", box=None)
     for name, settings in rows.items():
-        table.add_row(name, settings.architecture, *_in_words(settings))
+        table.add_row(name, *_in_words(settings))
     tables().print(table)
 
 
@@ -138,10 +138,10 @@ def attention(
 
 def _in_words(settings: ModelSettings) -> tuple[str, str, str, str]:
     vision, captioner = settings.vision, settings.captioner
-    eyes = "resnet" if vision.backbone == "resnet" else f"ViT, patch {vision.patch}, width {vision.width}"
+    eyes = "resnet" if vision.backbone == "resnet" else f"ViT {vision.width}/{vision.patch}"
     speaks = "-"
     if captioner is not None:
-        speaks = f"{captioner.encoder_layers} + {captioner.decoder_layers} layers, width {captioner.width}"
+        speaks = f"{captioner.encoder_layers} + {captioner.decoder_layers} x {captioner.width}"
     height, width = vision.image_size
     return f"{height}x{width}", eyes, f"{vision.intra} + {vision.inter}", speaks
 

@@ -12,7 +12,7 @@ from torch import nn
 from spotchange.config.model import ModelSettings
 from spotchange.config.training import Recipe
 from spotchange.errors import ModelError
-from spotchange.models.build import build_model, settings_for
+from spotchange.models.build import build_model, preprocessor_for, settings_for
 from spotchange.models.folder import LoadedModel, load_model
 from spotchange.models.importing import import_model
 from spotchange.models.preprocess import Preprocessor
@@ -50,7 +50,7 @@ def start_model(recipe: Recipe) -> Start:
             model=build_model(settings),
             settings=settings,
             tokenizer=tokenizer,
-            preprocessor=Preprocessor(image_size=settings.vision.image_size),
+            preprocessor=preprocessor_for(settings),
         )
     loaded = _read(recipe.stage.start_from)
     tokenizer = loaded.tokenizer
@@ -71,7 +71,8 @@ def _read(source: str) -> LoadedModel:
 
 def _go_on(loaded: LoadedModel, wanted: ModelSettings | None, tokenizer: Tokenizer) -> Start:
     settings = settings_for(loaded.settings if wanted is None else wanted, tokenizer)
-    model, fresh = loaded.model, ()
+    model = loaded.model
+    fresh: tuple[str, ...] = ()
     if settings != loaded.settings:
         model = build_model(settings)
         state = refit(loaded.model.state_dict(), loaded.settings, settings)
