@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from functools import cache
-from typing import Any
 
 import torch
 import torch.nn.functional as functional
@@ -102,8 +101,8 @@ def _compress(pixels: Tensor, quality: Tensor) -> Tensor:
     light = 0.299 * red + 0.587 * green + 0.114 * blue
     colors = torch.stack([(blue - light) / 1.772, (red - light) / 1.402], 1)
     scale = torch.where(quality < 50, 5000 / quality, 200 - 2 * quality) / 100
-    light = _quantize(light[:, None] - 128, scale, _table(_LUMINANCE, pixels))[:, 0] + 128
-    colors = _quantize(functional.avg_pool2d(colors, 2), scale, _table(_chrominance(), pixels))
+    light = _quantize(light[:, None] - 128, scale, _table(_LUMINANCE, pixels.device))[:, 0] + 128
+    colors = _quantize(functional.avg_pool2d(colors, 2), scale, _table(_chrominance(), pixels.device))
     blueness, redness = functional.interpolate(colors, scale_factor=2.0, mode="bilinear").unbind(1)
     green = light - 0.344136 * blueness - 0.714136 * redness
     restored = torch.stack([light + 1.402 * redness, green, light + 1.772 * blueness], 1)
@@ -113,26 +112,28 @@ def _compress(pixels: Tensor, quality: Tensor) -> Tensor:
 def _quantize(planes: Tensor, scale: Tensor, table: Tensor) -> Tensor:
     """Round the cosine transform of every 8x8 block to multiples of the scaled table."""
     pictures, channels, height, width = planes.shape
-    basis = _cosines(planes)
+    basis = _cosines(planes.device)
     blocks = planes.reshape(pictures, channels, height // 8, 8, width // 8, 8).transpose(3, 4)
     steps = (table * scale[:, None, None]).round().clamp(1, 255)[:, None, None, None]
     waves = (basis @ blocks @ basis.T / steps).round() * steps
     return (basis.T @ waves @ basis).transpose(3, 4).reshape(pictures, channels, height, width)
 
 
-def _cosines(like: Tensor) -> Tensor:
+@cache
+def _cosines(device: torch.device) -> Tensor:
     row, column = torch.arange(8.0)[:, None], torch.arange(8.0)
     basis = torch.cos(math.pi * (2 * column + 1) * row / 16) / 2
     basis[0] /= math.sqrt(2)
-    return basis.to(like.device)
+    return basis.to(device)
 
 
-def _table(values: Any, like: Tensor) -> Tensor:
-    return torch.tensor(values, dtype=torch.float32, device=like.device).reshape(8, 8)
+@cache
+def _table(values: tuple[int, ...], device: torch.device) -> Tensor:
+    return torch.tensor(values, dtype=torch.float32, device=device).reshape(8, 8)
 
 
-def _chrominance() -> list[int]:
+def _chrominance() -> tuple[int, ...]:
     table = [99] * 64
     for index, value in enumerate(_CHROMINANCE):
         table[index // 4 * 8 + index % 4] = value
-    return table
+    return tuple(table)

@@ -38,7 +38,7 @@ from spotchange.scenes.world import World
 from spotchange.scenes.writer import captions_text, write_captions
 
 ROWS, SCENES, PLAN = "metadata.jsonl", "scenes.jsonl", "generator.yaml"
-_SCENES_AT_ONCE = {"cpu": 8, "cuda": 128}
+_SCENES_AT_ONCE = {"cpu": 2, "cuda": 128}  # few, where they take long: progress shows, and little is lost
 
 
 @dataclass(frozen=True, kw_only=True)
