@@ -37,7 +37,9 @@ class Ablation(Settings):
 
     @model_validator(mode="after")
     def _check_names(self) -> Ablation:
-        used = {stage for cell in self.cells.values() for stage in cell.stages} | ({self.shared} - {None})
+        used = {stage for cell in self.cells.values() for stage in cell.stages}
+        if self.shared is not None:
+            used.add(self.shared)
         unknown = sorted(used - set(self.stages))
         if unknown:
             raise ValueError(f"no stage is called {', '.join(unknown)}; there are: {', '.join(self.stages)}")

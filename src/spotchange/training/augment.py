@@ -94,7 +94,7 @@ def _sampling_grid(window: Tensor, size: tuple[int, int]) -> Tensor:
 def _resample(pictures: Tensor, window: Tensor) -> Tensor:
     where = _sampling_grid(window, (pictures.shape[-2], pictures.shape[-1]))
     flat = F.grid_sample(pictures.flatten(1, 2), where, mode="bilinear", padding_mode="border", align_corners=False)
-    return flat.unflatten(1, (2, 3))
+    return flat.view_as(pictures)
 
 
 def _move_truth(batch: PairBatch, window: Tensor, grid: tuple[int, int]) -> PairBatch:
@@ -102,12 +102,12 @@ def _move_truth(batch: PairBatch, window: Tensor, grid: tuple[int, int]) -> Pair
     where = _sampling_grid(window, grid)
     moved = {}
     if batch.patch_attributes is not None:
-        planes = batch.patch_attributes.permute(0, 1, 3, 2).flatten(1, 2).unflatten(2, grid).float()
+        planes = batch.patch_attributes.permute(0, 1, 3, 2).reshape(len(batch), 8, *grid).float()
         planes = F.grid_sample(planes, where, mode="nearest", padding_mode="border", align_corners=False)
-        labels = planes.flatten(2).unflatten(1, (2, 4)).permute(0, 1, 3, 2)
+        labels = planes.reshape(len(batch), 2, 4, -1).permute(0, 1, 3, 2)
         moved["patch_attributes"] = labels.round().to(batch.patch_attributes.dtype)
     if batch.change_mask is not None:
-        planes = batch.change_mask.unflatten(2, grid).float()
+        planes = batch.change_mask.reshape(len(batch), 2, *grid).float()
         planes = F.grid_sample(planes, where, mode="nearest", padding_mode="border", align_corners=False)
         moved["change_mask"] = planes.flatten(2) > 0.5
     return replace(batch, **moved)

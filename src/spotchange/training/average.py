@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 
 class WeightAverage:
@@ -44,11 +45,11 @@ class WeightAverage:
             live.copy_(self.shadow[name])
             self.shadow[name].copy_(kept)
 
-    def state_dict(self) -> dict[str, int | dict[str, Tensor]]:
+    def state_dict(self) -> dict[str, Any]:
         """The average and how many steps it has seen."""
         return {"updates": self.updates, "shadow": self.shadow}
 
-    def load_state_dict(self, state: dict) -> None:
+    def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a saved average."""
         self.updates = int(state["updates"])
         for name, value in state["shadow"].items():

@@ -60,9 +60,10 @@ def load_state(folder: Path) -> dict[str, Any]:
     if not path.is_file():
         raise ModelError(f"{folder} holds no training state to resume from", hint="start without --resume")
     try:
-        return torch.load(path, map_location="cpu", weights_only=True)
+        state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # a damaged archive fails in as many ways as it has layers
         raise ModelError(f"{path} is damaged: {' '.join(str(error).split())[:200]}") from error
+    return state
 
 
 def _beside(target: Path, what: str) -> Path:

@@ -108,6 +108,7 @@ class Trainer:
     def _update(self) -> dict[str, Tensor]:
         """One step of the optimizer; returns scalars that are still on the device."""
         parts = self.stage.accumulate
+        values: dict[str, Tensor] = {}
         for part in range(parts):
             batch = self.source.next_batch()
             last = part == parts - 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
+from typing import Any
 
 import torch
 from torch import nn
@@ -22,10 +23,10 @@ def build_optimizer(module: nn.Module, settings: OptimizerSettings) -> torch.opt
     return kind(groups, lr=settings.lr, betas=settings.betas, eps=settings.eps, fused=on_gpu or None)
 
 
-def parameter_groups(module: nn.Module, settings: OptimizerSettings) -> list[dict]:
+def parameter_groups(module: nn.Module, settings: OptimizerSettings) -> list[dict[str, Any]]:
     """One group for every pair of learning rate and weight decay; `peak_lr` is what schedules multiply."""
     unused = set(settings.part_lrs)
-    groups: dict[tuple[float, float], dict] = {}
+    groups: dict[tuple[float, float], dict[str, Any]] = {}
     for name, parameter in module.named_parameters():
         name = name.removeprefix("model.")
         lr = settings.lr

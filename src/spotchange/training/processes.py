@@ -8,6 +8,8 @@ import torch
 import torch.distributed as distributed
 from torch import Tensor
 
+_outside_graphs: Any = torch.compiler.disable  # collectives split a compiled graph instead of confusing it
+
 
 def count() -> int:
     """How many processes train together."""
@@ -16,12 +18,18 @@ def count() -> int:
 
 def gather_with_gradients(values: Tensor) -> Tensor:
     """Rows of all processes, in process order; gradients flow back to the process each row came from."""
-    return values if count() == 1 else _gather(values)
+    if count() == 1:
+        return values
+    gathered: Tensor = _outside_graphs(_Gather.apply)(values)
+    return gathered
 
 
 def gather(values: Tensor) -> Tensor:
     """Rows of all processes, in process order, as plain numbers."""
-    return values if count() == 1 else _gather_plain(values)
+    if count() == 1:
+        return values
+    gathered: Tensor = _outside_graphs(_gather_plain)(values)
+    return gathered
 
 
 def global_mean(total: Tensor, number: Tensor) -> Tensor:
@@ -62,25 +70,33 @@ def mean_over_processes(values: dict[str, Tensor]) -> dict[str, float]:
     return dict(zip(values, stacked.tolist(), strict=True))
 
 
-@torch.compiler.disable
-def _gather(values: Tensor) -> Tensor:
-    from torch.distributed.nn.functional import all_gather
-
-    return torch.cat(all_gather(values.contiguous()))
-
-
-@torch.compiler.disable
 def _gather_plain(values: Tensor) -> Tensor:
     parts = [torch.empty_like(values) for _ in range(count())]
     distributed.all_gather(parts, values.contiguous())
     return torch.cat(parts)
 
 
+class _Gather(torch.autograd.Function):
+    """Forward: everyone's rows. Backward: the sum of everyone's gradients for one's own rows."""
+
+    @staticmethod
+    def forward(_: Any, values: Tensor) -> Tensor:
+        return _gather_plain(values)
+
+    @staticmethod
+    def backward(_: Any, *gradients: Tensor) -> Tensor:
+        summed = gradients[0].clone(memory_format=torch.contiguous_format)
+        distributed.all_reduce(summed)
+        return summed.chunk(count())[distributed.get_rank()]
+
+
 def _sum_over_processes(number: Tensor) -> Tensor:
-    return number.detach() if count() == 1 else _all_reduce(number)
+    if count() == 1:
+        return number.detach()
+    summed: Tensor = _outside_graphs(_all_reduce)(number)
+    return summed
 
 
-@torch.compiler.disable
 def _all_reduce(number: Tensor) -> Tensor:
     summed = number.detach().clone()
     distributed.all_reduce(summed)

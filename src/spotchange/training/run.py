@@ -86,7 +86,7 @@ def _accelerator(device: str) -> Accelerator:
 def _tune_for_cuda(objective: Objective) -> None:
     torch.set_float32_matmul_precision("high")  # TF32 for what autocast leaves in fp32
     torch.backends.cudnn.benchmark = True  # shapes never change
-    objective.to(memory_format=torch.channels_last)
+    objective.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
 
 def _validator(feeding: Feeding, start: Start, recipe: Recipe) -> Validator | None:

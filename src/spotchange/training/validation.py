@@ -10,7 +10,7 @@ from torch import Tensor
 
 from spotchange.data.batches import PairBatch
 from spotchange.metrics import Scorer
-from spotchange.models.interface import DecodingOptions, VisualState
+from spotchange.models.interface import CaptioningModel, DecodingOptions, VisualState
 from spotchange.training.objectives.adapt import AdaptObjective
 from spotchange.training.objectives.base import Objective
 from spotchange.training.objectives.caption import CaptionObjective
@@ -111,7 +111,7 @@ class Validator:
         return results
 
 
-def _kinds(model: torch.nn.Module, state: VisualState) -> Tensor | None:
+def _kinds(model: CaptioningModel, state: VisualState) -> Tensor | None:
     logits = model.change_logits(state)
     return None if logits is None else logits.argmax(dim=-1)
 

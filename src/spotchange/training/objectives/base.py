@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -20,6 +22,9 @@ class Objective(nn.Module):
     """
 
     metric = "loss"  # validated and selected on, unless the recipe names another
+    model: Any  # a CaptioningModel, for adaptation a RetrievalModel too; nn.Module hides methods from type checkers
+    _scale: Tensor
+    _shift: Tensor
 
     def __init__(self, model: nn.Module, *, mean: tuple[float, ...], std: tuple[float, ...]) -> None:
         super().__init__()
@@ -34,7 +39,8 @@ class Objective(nn.Module):
 
     def encode(self, before: Tensor, after: Tensor) -> VisualState:
         """The model's view of byte pictures."""
-        return self.model.encode(self.normalise(before), self.normalise(after))
+        state: VisualState = self.model.encode(self.normalise(before), self.normalise(after))
+        return state
 
     def build_truth(self, weights: DenseTruthSettings) -> DenseTruth:
         """Heads for the dense truth, as wide as this model's tokens."""

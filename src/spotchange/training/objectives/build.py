@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from torch import nn
 
 from spotchange.config.objectives import AdaptSettings, CaptionSettings, DenseSettings
@@ -10,7 +12,11 @@ from spotchange.training.objectives.base import Objective
 from spotchange.training.objectives.caption import CaptionObjective
 from spotchange.training.objectives.dense import DenseObjective
 
-OBJECTIVES = {DenseSettings: DenseObjective, AdaptSettings: AdaptObjective, CaptionSettings: CaptionObjective}
+OBJECTIVES: dict[type, Callable[..., Objective]] = {
+    DenseSettings: DenseObjective,
+    AdaptSettings: AdaptObjective,
+    CaptionSettings: CaptionObjective,
+}
 
 
 def build_objective(

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from spotchange.config.objectives import DenseSettings
 from spotchange.data.batches import PairBatch
+from spotchange.models.interface import VisualState
 from spotchange.training.objectives.base import Objective
 
 
@@ -27,7 +28,7 @@ class DenseObjective(Objective):
             results |= self._judge(state, batch)
         return results
 
-    def _judge(self, state, batch: PairBatch) -> dict[str, Tensor]:
+    def _judge(self, state: VisualState, batch: PairBatch) -> dict[str, Tensor]:
         """Shares of pairs with the right kind, and with kind and every attribute right."""
         kind = self.model.change_logits(state).argmax(dim=-1)
         right = kind == batch.change_type

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -26,7 +28,7 @@ class DenseTruth(nn.Module):
         self.answer_head = nn.Linear(2 * width, sum(ANSWER_CLASSES))
 
     def forward(
-        self, model: nn.Module, state: VisualState, batch: PairBatch, mask_known: Tensor | None = None
+        self, model: Any, state: VisualState, batch: PairBatch, mask_known: Tensor | None = None
     ) -> dict[str, Tensor]:
         """Losses by name, unweighted; `mask_known` (N,) tells rows whose change mask fits the pictures."""
         losses = {}
@@ -46,7 +48,8 @@ class DenseTruth(nn.Module):
 
     def answer_logits(self, state: VisualState) -> tuple[Tensor, ...]:
         """Six predictions about the changed object, from both class tokens."""
-        return self.answer_head(class_tokens(state)).float().split(ANSWER_CLASSES, dim=-1)
+        logits: Tensor = self.answer_head(class_tokens(state))
+        return torch.split(logits.float(), ANSWER_CLASSES, dim=-1)
 
     def _attributes(self, state: VisualState, truth: Tensor) -> Tensor:
         logits = self.attribute_head(state.extras["intra"]).float()  # (N, 2, patches, classes)
