@@ -20,6 +20,7 @@ from spotchange.data.rows import read_rows
 from spotchange.errors import ConfigError, InputError
 from spotchange.images import read_image
 from spotchange.scenes.arrays import AFTER, CHANGE_TYPES
+from spotchange.scenes.checker import check
 from spotchange.scenes.export import _iou, mean_iou, object_boxes
 from spotchange.scenes.generate import generate_split
 from spotchange.scenes.render import render_ids
@@ -99,6 +100,14 @@ def test_scene_lines_tell_the_whole_scene(made: Path) -> None:
         assert set(scene["lamp_offsets"]) == {"Lamp_Key", "Lamp_Back", "Lamp_Fill"}
         known = scene["after"] if row.change_type == "add" else scene["before"]
         assert row.facts["target"] in [{name: thing[name] for name in row.facts["target"]} for thing in known]
+
+
+def test_every_caption_is_correct_of_the_scene_as_written(made: Path) -> None:
+    scenes = [json.loads(line) for line in (made / "train" / "scenes.jsonl").read_text().splitlines()]
+    for place, row in enumerate(read_rows(made, "train")):
+        for caption in row.captions:
+            verdict = check(caption, scenes[place // 2], distractor=row.change_type == "none")
+            assert verdict.correct, (row.id, caption, verdict.reason)
 
 
 def test_the_same_seed_gives_the_same_bytes(made: Path, tmp_path: Path) -> None:
