@@ -98,6 +98,8 @@ class CheckpointSettings(Settings):
 
     every: int = Field(default=1000, ge=1)
     """Steps between saves of `last`; there is always one at the end."""
+    stored: Literal["float32", "float16", "bfloat16"] = "float32"
+    """How weights lie in `best` and `last`; what resuming needs is always exact."""
 
 
 class LogSettings(Settings):

@@ -113,6 +113,7 @@ def _save(folder: Path, objective: Objective, start: Start, recipe: Recipe) -> N
         tokenizer=start.tokenizer,
         preprocessor=start.preprocessor,
         texts={"recipe.yaml": recipe.to_yaml()},
+        stored=recipe.checkpoints.stored,
     )
     heads = _heads(objective)
     if heads:
