@@ -33,7 +33,7 @@ def test_the_largest_object_of_a_patch_gives_its_attributes() -> None:
     ids[..., 0:8, 3:8] = other + 1
     ids[..., 0:1, 8:10] = target + 1  # 2 of the 64 pixels of the right patch: below a sixteenth
     attributes, changed = patch_truth(as_tensors(scenes), ids, (1, 2))
-    assert 2 / 64 < LEAST_SHARE
+    assert LEAST_SHARE > 2 / 64
     assert attributes.shape == (2, 2, 2, 4)
     assert (attributes[:, :, 0].numpy() == scenes.attributes[0, 0, other]).all()
     assert (attributes[:, :, 1] == -1).all()
