@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from spotchange.config.base import Settings
 
@@ -58,4 +58,55 @@ class CaptionSettings(Settings):
     """Keep the change head, the heat map and the dense truth trained with these weights."""
 
 
-Objective = Annotated[DenseSettings | AdaptSettings | CaptionSettings, Field(discriminator="kind")]
+class PclTaskWeights(Settings):
+    """How often each pre-training task of IDC-PCL is drawn for a step, relative to the others."""
+
+    mlm: Weight = 8.0
+    """Masked words, from the rest of the sentence and the pictures."""
+    mvcl: Weight = 1.0
+    """Masked cells of one picture, told from all other cells of the batch."""
+    fda: Weight = 2.0
+    """The true sentence, told from hard negatives."""
+
+    @model_validator(mode="after")
+    def _check(self) -> PclTaskWeights:
+        if not any((self.mlm, self.mvcl, self.fda)):
+            raise ValueError("at least one task must have a weight")
+        return self
+
+
+class PclPretrainSettings(Settings):
+    """IDC-PCL's pre-training: one task a step. Data of classes, where the source has any, bring their own losses."""
+
+    kind: Literal["pcl-pretrain"]
+    tasks: PclTaskWeights = PclTaskWeights()
+    masked_words: float = Field(default=0.15, gt=0, lt=1)
+    """Share of the words that are to be predicted, the end token among them."""
+    masked_cells: float = Field(default=0.15, gt=0, lt=1)
+    """Share of one picture's cells."""
+    mvcl_temperature: float = Field(default=1.0, gt=0)
+    fda_temperature: float = Field(default=1.0, gt=0)
+    negatives: tuple[int, int, int] = (2, 2, 2)
+    """False sentences for each true one: retrieved, with words replaced, with subjects confused."""
+    classes: int | None = Field(default=None, ge=2)
+    """Classes of the classification data in the mix; null: there are none."""
+    class_temperature: float = Field(default=0.1, gt=0)
+    """Of the contrastive loss between pictures by class; the paper does not give it."""
+
+
+class PclFinetuneSettings(Settings):
+    """IDC-PCL's fine-tuning: predict words from the pictures and the words before, and judge whether there is a change."""
+
+    kind: Literal["pcl-finetune"]
+    positions: Literal["masked", "every"] = "masked"
+    """masked: a random share of the words, as published; every: a [MASK] beside each word, so that all words of a
+    sentence are learnt in one step, each exactly as decoding meets it."""
+    masked_words: float = Field(default=0.15, gt=0, lt=1)
+    judging: Weight = 1.0
+    """Weight of distractor judging; 0 leaves it out."""
+
+
+Objective = Annotated[
+    DenseSettings | AdaptSettings | CaptionSettings | PclPretrainSettings | PclFinetuneSettings,
+    Field(discriminator="kind"),
+]

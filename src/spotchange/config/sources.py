@@ -52,15 +52,28 @@ class DatasetSource(Settings):
     """Folder of the decoded pictures; null: beside the data set."""
     protocol: ProtocolName = "pairs"
     """What counts as a caption, e.g. spot-the-diff-multi joins all sentences of a pair."""
+    task: Literal["pairs", "single", "classes"] = "pairs"
+    """What pre-training of idc-pcl does with it: pairs; single pictures (each stands on both sides) with captions;
+    single pictures with a column `class_id`."""
     workers: int = Field(default=2, ge=0)
     """Threads that prepare batches ahead."""
+
+
+class FeatureSource(Settings):
+    """Grid features of a frozen network, made once by `spotchange data features`; for idc-pcl."""
+
+    kind: Literal["features"]
+    path: str
+    """The feature folder; pairs, single pictures with captions, or pictures with classes."""
 
 
 class MixedSource(Settings):
     """Whole batches from several sources in turn, drawn by weight."""
 
     kind: Literal["mix"]
-    sources: list[Annotated[StreamSource | DatasetSource, Field(discriminator="kind")]] = Field(min_length=1)
+    sources: list[Annotated[StreamSource | DatasetSource | FeatureSource, Field(discriminator="kind")]] = Field(
+        min_length=1
+    )
     weights: list[Annotated[float, Field(gt=0)]] | None = None
     """How often each is drawn, relative to the others; null: equally."""
 
@@ -71,7 +84,7 @@ class MixedSource(Settings):
         return self
 
 
-DataSource = Annotated[StreamSource | DatasetSource | MixedSource, Field(discriminator="kind")]
+DataSource = Annotated[StreamSource | DatasetSource | FeatureSource | MixedSource, Field(discriminator="kind")]
 
 
 class AugmentSettings(Settings):

@@ -28,25 +28,21 @@ _LISTED = {
 }
 _SAME_MEANING = {"grey": "gray", "big": "large", "little": "small", "tiny": "small", "golden": "gold"}
 
-DETERMINERS = frozenset(
-    "a an the this that these those its his her their our your my each every some any no another other both all".split()
+_DETERMINERS = (
+    "a an the this that these those its his her their our your my each every some any no another other both all"
 )
-COPULAS = frozenset("is are was were be been being has have had seems seem appears looks remains stays".split())
-_FUNCTION = (
-    DETERMINERS
-    | COPULAS
-    | frozenset(
-        (
-            "and or but while whereas than then as if because so not nor also too very much more less most least only just "
-            "slightly now there here where when which who whose whom what it he she they them we you i me him us one's s t "
-            "of to in on at by for from with without into onto over under near beside behind between above below across "
-            "around through off out up down toward towards next front left right side top bottom middle along against "
-            "before after during can could will would may might must shall should do does did to same different longer "
-            "changed change changes moved move moves turned turn became become appeared appear disappeared disappear gone "
-            "missing added add removed remove placed place modified occurred made make show shows see seen"
-        ).split()
-    )
+_COPULAS = "is are was were be been being has have had seems seem appears looks remains stays"
+_OTHERS = (
+    "and or but while whereas than then as if because so not nor also too very much more less most least only "
+    "just slightly now there here where when which who whose whom what it he she they them we you i me him us s t "
+    "of to in on at by for from with without into onto over under near beside behind between above below "
+    "across around through off out up down toward towards next front left right side top bottom middle along "
+    "against before after during can could will would may might must shall should do does did same different "
+    "longer changed change changes moved move moves turned turn became become appeared appear disappeared "
+    "disappear gone missing added add removed remove placed place modified occurred made make show shows see seen"
 )
+COPULAS = frozenset(_COPULAS.split())
+_FUNCTION = frozenset(_DETERMINERS.split()) | COPULAS | frozenset(_OTHERS.split())
 
 
 def words_of(caption: str) -> list[str]:
