@@ -74,7 +74,11 @@ def attention_figure(
         pen.text((left, 5), title, fill=_INK, font=font)
         for row, picture in enumerate(pictures):
             cell = picture if column == 0 else _heated(picture, list(maps.values())[column - 1][row])
-            sheet.paste(cell, (left, _BAND + row * (_CELL_HEIGHT + _GAP)))
+            top = _BAND + row * (_CELL_HEIGHT + _GAP)
+            sheet.paste(cell, (left, top))
+            if column == 0:
+                name = ("before", "after")[row]
+                pen.text((left + 6, top + 4), name, fill=_PAPER, font=font, stroke_width=2, stroke_fill=_INK)
     for number, line in enumerate(lines):
         top = _BAND + 2 * (_CELL_HEIGHT + _GAP) + number * _BAND
         pen.text((_GAP, top), line, fill=_INK, font=font)
