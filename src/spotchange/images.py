@@ -91,9 +91,11 @@ def read_pair(
     return pictures[0], pictures[1]
 
 
-def image_size(path: str | os.PathLike[str], *, max_pixels: int = MAX_PIXELS) -> tuple[int, int]:
+def image_size(source: str | os.PathLike[str] | bytes, *, max_pixels: int = MAX_PIXELS) -> tuple[int, int]:
     """Width and height from the header alone, as the upright picture has them: a quick check of a file."""
-    name = os.fspath(path)
+    if isinstance(source, bytes):
+        return _upright_size(_open(io.BytesIO(source), "picture", max_pixels))
+    name = os.fspath(source)
     try:
         with open(name, "rb") as stream:
             picture = _open(stream, name, max_pixels)

@@ -81,7 +81,7 @@ class Captioner:
 
     def answer(self, before: ImageSource, after: ImageSource, *, options: CaptionOptions = DEFAULTS) -> Answer:
         """The result with its heat map."""
-        (answer,) = self._answer_batch([read_pair(before, after)], options)
+        (answer,) = self.answer_pictures([read_pair(before, after)], options=options)
         return answer
 
     def caption_many(
@@ -124,11 +124,14 @@ class Captioner:
                 current, ahead = ahead, read_ahead()
                 read = [_result_or_error(each, keep_errors) for each in current]
                 good = [each for each in read if not isinstance(each, SpotchangeError)]
-                answers = iter(self._answer_batch(good, options))
+                answers = iter(self.answer_pictures(good, options=options))
                 for each in read:
                     yield each if isinstance(each, SpotchangeError) else next(answers)
 
-    def _answer_batch(self, pairs: Sequence[tuple[Image.Image, Image.Image]], options: CaptionOptions) -> list[Answer]:
+    def answer_pictures(
+        self, pairs: Sequence[tuple[Image.Image, Image.Image]], *, options: CaptionOptions = DEFAULTS
+    ) -> list[Answer]:
+        """Answers to pairs that are already read, as one batch."""
         started = time.perf_counter()
         pairs = [(before, _without_ignored(before, after, options.ignore)) for before, after in pairs]
         same = [identical(before, after) for before, after in pairs]

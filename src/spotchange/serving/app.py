@@ -1,0 +1,100 @@
+"""Puts the parts together: API, page and the door in front of them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI
+
+from spotchange import __version__
+from spotchange.captioner import Captioner
+from spotchange.serving.api import caption_router, health_router
+from spotchange.serving.batching import Batcher
+from spotchange.serving.guard import Guard
+from spotchange.serving.meter import Meter
+from spotchange.serving.problems import install
+from spotchange.serving.schemas import NamedPairIn, ProblemOut
+from spotchange.serving.settings import ServerSettings
+from spotchange.serving.uploads import Decoder
+
+DESCRIPTION = "Two pictures in, a sentence about what changed out. Errors are problem details (RFC 9457)."
+
+
+class Service:
+    """One server's parts; `app` is what the web server runs."""
+
+    def __init__(self, captioner: Captioner, settings: ServerSettings) -> None:
+        self.settings = settings
+        self.meter = Meter()
+        self.batcher = Batcher(
+            captioner,
+            batch_size=settings.batch_size,
+            window_seconds=settings.window_seconds,
+            places=settings.places,
+            observer=self.meter,
+        )
+        self.meter.watch_places(lambda: self.batcher.places_taken)
+        self.decoder = Decoder(settings)
+        self.api = self._make_api(captioner)
+        self.page: FastAPI | None = None
+        self.stop_page: Callable[[], None] = lambda: None
+        if settings.page:
+            # The page's framework takes seconds to import: only where it is wanted.
+            from spotchange.serving.page import make_page
+
+            self.page, self.stop_page = make_page(captioner, self.batcher, settings)
+        self.app = Guard(api=self.api, page=self.page, settings=settings, meter=self.meter)
+
+    def close(self) -> None:
+        """Finish what was accepted, then stop the threads."""
+        self.batcher.close()
+        self.decoder.close()
+
+    def _make_api(self, captioner: Captioner) -> FastAPI:
+        # No interactive description: its scripts would come from another host.
+        api = FastAPI(
+            title="spotchange",
+            version=__version__,
+            description=DESCRIPTION,
+            docs_url=None,
+            redoc_url=None,
+            lifespan=self._lifespan,
+        )
+        install(api)
+        api.include_router(caption_router(captioner, self.batcher, self.decoder, self.meter, self.settings))
+        api.include_router(health_router(self.batcher, self.meter))
+        _describe(api, key_needed=self.settings.api_key is not None)
+        return api
+
+    @asynccontextmanager
+    async def _lifespan(self, _: FastAPI) -> AsyncIterator[None]:
+        async with AsyncExitStack() as stack:
+            if self.page is not None:
+                await stack.enter_async_context(self.page.router.lifespan_context(self.page))
+            yield
+
+
+def _describe(api: FastAPI, *, key_needed: bool) -> None:
+    """Complete the OpenAPI description: problems instead of the framework's own errors, and the key."""
+    made = api.openapi
+
+    def openapi() -> dict[str, Any]:
+        if api.openapi_schema is not None:
+            return api.openapi_schema
+        description = made()
+        schemas = description["components"]["schemas"]
+        for name in ("HTTPValidationError", "ValidationError"):
+            schemas.pop(name, None)
+        for model in (ProblemOut, NamedPairIn):
+            schemas[model.__name__] = model.model_json_schema(ref_template="#/components/schemas/{model}")
+        if key_needed:
+            description["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+            for path, routes in description["paths"].items():
+                if path.startswith("/v1/") or path == "/metrics":
+                    for route in routes.values():
+                        route["security"] = [{"key": []}]
+        return description
+
+    api.openapi = openapi  # type: ignore[method-assign]
