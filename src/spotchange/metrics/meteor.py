@@ -26,6 +26,7 @@ class Meteor:
 
     def __init__(self) -> None:
         self._data = load_meteor_data()
+        self._lexicon: Lexicon | None = None
 
     def score(
         self,
@@ -54,7 +55,7 @@ class Meteor:
             raise InputError(f"METEOR cannot score {len(candidates)} candidates against {len(references)} items")
         texts = [_joined(candidate).replace("|||", "").replace("  ", " ") for candidate in candidates]
         reference_texts = [[_joined(reference) for reference in one] for one in references]
-        lexicon = Lexicon(self._data, [*texts, *(reference for one in reference_texts for reference in one)])
+        lexicon = self._lexicon_of([*texts, *(reference for one in reference_texts for reference in one)])
         pairs = np.array(
             [
                 (lexicon.number[text], lexicon.number[reference])
@@ -77,6 +78,13 @@ class Meteor:
             first += len(one)
         return best
 
+    def _lexicon_of(self, sentences: list[str]) -> Lexicon:
+        """Return a lexicon that has these sentences; parts of an evaluation reuse the one of the whole."""
+        known = self._lexicon.number if self._lexicon else {}
+        if self._lexicon is None or not known.keys() >= set(sentences):
+            self._lexicon = Lexicon(self._data, [*known, *sentences])
+        return self._lexicon
+
 
 def _joined(sentence: str | Sequence[str]) -> str:
     return sentence if isinstance(sentence, str) else " ".join(sentence)
@@ -84,14 +92,15 @@ def _joined(sentence: str | Sequence[str]) -> str:
 
 def _is_perfect(statistics: Floats) -> NDArray[np.bool_]:
     """Whether every word of both sentences is matched, in one chunk."""
-    return np.all(statistics[:, 0:2] == statistics[:, 21:23], axis=1) & (statistics[:, 20] == 1)
+    all_matched = np.all(statistics[:, 0:2] == statistics[:, 21:23], axis=1)
+    return np.asarray(all_matched & (statistics[:, 20] == 1))
 
 
 def corpus_statistics(statistics: Floats) -> Floats:
     """Return the sum of all rows as one row; chunks of perfect matches do not count."""
     counted = statistics.copy()
     counted[_is_perfect(statistics), 20] = 0
-    return counted.sum(axis=0, keepdims=True)
+    return np.asarray(counted.sum(axis=0, keepdims=True))
 
 
 def meteor_scores(statistics: Floats) -> Floats:

@@ -1,120 +1,72 @@
-"""METEOR's matcher and aligner, compiled: which words of a candidate correspond to which of a reference.
+"""METEOR's aligner, compiled: a beam search over the reference that decides which matches to keep.
 
-All arrays are flat with offsets, because the compiled code sees sentences as numbers only. The oddities are the
-original's and are kept for parity; the comments say which they are.
+Sentences are numbers here, and arrays flat with offsets. The oddities are the original's; the comments say which.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-import numba
 import numpy as np
 
+from spotchange.metrics.meteor_matcher import (
+    CANDIDATE_START,
+    CANDIDATE_WORDS,
+    EXACT,
+    KIND,
+    REFERENCE_START,
+    REFERENCE_WORDS,
+    compiled,
+    find_matches,
+)
+
 BEAM = 40
-MAX_PHRASE_WORDS = 7
-EXACT, STEM, SYNONYM, PARAPHRASE = range(4)
-# Columns of a match: where and how long it is in the reference and in the candidate, and its kind.
-REFERENCE_START, REFERENCE_WORDS, CANDIDATE_START, CANDIDATE_WORDS, KIND = range(5)
-# Columns of a search path.
-CANDIDATE_SUM, REFERENCE_SUM, CHUNKS, DISTANCE, OPEN_END, BUSY_UNTIL = range(6)
 STATISTICS = 23
+# Columns of a search path.
+CANDIDATE_SUM, REFERENCE_SUM, CHUNKS, DISTANCE, OPEN_END, BUSY_UNTIL, PARENT, MATCH = range(8)
 
 
-def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    try:
-        return numba.njit(cache=True, nogil=True)(function)  # type: ignore[no-any-return]
-    except RuntimeError:  # no folder to keep the compiled code in
-        return numba.njit(nogil=True)(function)  # type: ignore[no-any-return]
-
-
-@_compiled
-def _share_meaning(first: int, second: int, meanings: Any, meaning_start: Any) -> bool:
-    a, b = meaning_start[first], meaning_start[second]
-    while a < meaning_start[first + 1] and b < meaning_start[second + 1]:
-        if meanings[a] == meanings[b]:
-            return True
-        if meanings[a] < meanings[b]:
-            a += 1
-        else:
-            b += 1
-    return False
-
-
-@_compiled
-def _add_paraphrases(
-    found: Any, source: Any, target: Any, links: Any, link_start: Any, source_is_reference: bool
-) -> None:
-    """Append a match for every phrase of `source` whose paraphrase stands in `target`; duplicates count."""
-    for start in range(source.shape[0]):
-        for words in range(MAX_PHRASE_WORDS):
-            phrase = source[start, words]
-            if phrase < 0:
-                continue
-            for link in range(link_start[phrase], link_start[phrase + 1]):
-                for other_start in range(target.shape[0]):
-                    for other_words in range(MAX_PHRASE_WORDS):
-                        if target[other_start, other_words] == links[link]:
-                            if source_is_reference:
-                                found.append((start, words + 1, other_start, other_words + 1, PARAPHRASE))
-                            else:
-                                found.append((other_start, other_words + 1, start, words + 1, PARAPHRASE))
-
-
-@_compiled
-def _find_matches(candidate: Any, reference: Any, candidate_phrases: Any, reference_phrases: Any, lexicon: Any) -> Any:
-    """Return all matches, ordered by their start in the reference, then by kind, then as found."""
-    stems, meanings, meaning_start, links, link_start = lexicon
-    found = [(0, 0, 0, 0, 0)]
-    found.pop()
-    identical = len(candidate) == len(reference) and np.all(candidate == reference)
-    for r in range(len(reference)):
-        for c in range(len(candidate)):
-            if reference[r] == candidate[c]:
-                found.append((r, 1, c, 1, EXACT))
-    if not identical:
-        for r in range(len(reference)):
-            for c in range(len(candidate)):
-                if reference[r] != candidate[c]:
-                    if stems[reference[r]] == stems[candidate[c]]:
-                        found.append((r, 1, c, 1, STEM))
-                    if _share_meaning(reference[r], candidate[c], meanings, meaning_start):
-                        found.append((r, 1, c, 1, SYNONYM))
-        _add_paraphrases(found, reference_phrases, candidate_phrases, links, link_start, True)
-        _add_paraphrases(found, candidate_phrases, reference_phrases, links, link_start, False)
-    matches = np.empty((len(found), 5), np.int64)
-    for row in range(len(found)):
+@compiled
+def _by_start(matches: Any, reference_words: int) -> Any:
+    """Sort the matches by their start in the reference, else as they are; return where each start's begin, too."""
+    starts = np.zeros(reference_words + 1, np.int64)
+    for m in range(len(matches)):
+        starts[matches[m, REFERENCE_START] + 1] += 1
+    for r in range(reference_words):
+        starts[r + 1] += starts[r]
+    ordered = np.empty_like(matches)
+    filled = starts.copy()
+    for m in range(len(matches)):
+        start = matches[m, REFERENCE_START]
         for column in range(5):
-            matches[row, column] = found[row][column]
-    # Stable, by start in the reference and kind: stems and synonyms were found together.
-    order = np.argsort(matches[:, REFERENCE_START] * 4 + matches[:, KIND], kind="mergesort")
-    return matches[order]
+            ordered[filled[start], column] = matches[m, column]
+        filled[start] += 1
+    return ordered, starts
 
 
-@_compiled
+@compiled
 def _fixed_matches(matches: Any, starts: Any, candidate_words: int, reference_words: int) -> Any:
     """Mark each match that is alone at its start and whose words, on both sides, no other match covers."""
     candidate_cover = np.zeros(candidate_words, np.int64)
     reference_cover = np.zeros(reference_words, np.int64)
     for m in range(len(matches)):
-        match = matches[m]
-        candidate_cover[match[CANDIDATE_START] : match[CANDIDATE_START] + match[CANDIDATE_WORDS]] += 1
-        reference_cover[match[REFERENCE_START] : match[REFERENCE_START] + match[REFERENCE_WORDS]] += 1
+        for k in range(matches[m, CANDIDATE_WORDS]):
+            candidate_cover[matches[m, CANDIDATE_START] + k] += 1
+        for k in range(matches[m, REFERENCE_WORDS]):
+            reference_cover[matches[m, REFERENCE_START] + k] += 1
     fixed = np.zeros(len(matches), np.bool_)
     for m in range(len(matches)):
-        match = matches[m]
-        start = match[REFERENCE_START]
-        fixed[m] = (
-            starts[start + 1] - starts[start] == 1
-            and np.max(candidate_cover[match[CANDIDATE_START] : match[CANDIDATE_START] + match[CANDIDATE_WORDS]]) == 1
-            and np.max(reference_cover[start : start + match[REFERENCE_WORDS]]) == 1
-        )
+        start = matches[m, REFERENCE_START]
+        fixed[m] = starts[start + 1] - starts[start] == 1
+        for k in range(matches[m, CANDIDATE_WORDS]):
+            fixed[m] &= candidate_cover[matches[m, CANDIDATE_START] + k] == 1
+        for k in range(matches[m, REFERENCE_WORDS]):
+            fixed[m] &= reference_cover[start + k] == 1
     return fixed
 
 
-@_compiled
-def _take(path: Any, used: Any, choice: Any, match: Any, number: int) -> None:
+@compiled
+def _take(path: Any, match: Any, number: int) -> None:
     """Extend a path by a match."""
     weight = 1.0 if match[KIND] == EXACT else 0.5
     # Parity: the sums are whole numbers, cut at every addition, so a one-word stem, synonym or paraphrase adds nothing.
@@ -124,82 +76,123 @@ def _take(path: Any, used: Any, choice: Any, match: Any, number: int) -> None:
         path[CHUNKS] += 1
     path[OPEN_END] = match[CANDIDATE_START] + match[CANDIDATE_WORDS]
     path[BUSY_UNTIL] = match[REFERENCE_START] + match[REFERENCE_WORDS]
-    used[match[CANDIDATE_START] : match[CANDIDATE_START] + match[CANDIDATE_WORDS]] = True
-    choice[match[REFERENCE_START]] = number
+    path[MATCH] = number
 
 
-@_compiled
+@compiled
 def _close(path: Any) -> None:
     if path[OPEN_END] >= 0:
         path[CHUNKS] += 1
         path[OPEN_END] = -1
 
 
-@_compiled
-def _sorted_paths(paths: Any, count: int) -> Any:
-    """Order the paths: more matched words, then fewer chunks, then the smaller distance, then as they came."""
-    keys = np.empty(count, np.int64)
+@compiled
+def _best_paths(paths: Any, count: int) -> Any:
+    """Return the numbers of the best paths: more matched words, then fewer chunks, smaller distance, first come."""
+    order = np.empty(min(count, BEAM), np.int64)
+    keys = np.empty(min(count, BEAM), np.int64)
+    kept = 0
     for p in range(count):
         matched = paths[p, CANDIDATE_SUM] + paths[p, REFERENCE_SUM]
-        keys[p] = (-matched << 42) + (paths[p, CHUNKS] << 26) + paths[p, DISTANCE]
-    return np.argsort(keys, kind="mergesort")
+        key = (-matched << 42) + (paths[p, CHUNKS] << 26) + paths[p, DISTANCE]
+        if kept == BEAM and key >= keys[kept - 1]:
+            continue
+        place = min(kept, BEAM - 1)
+        while place > 0 and keys[place - 1] > key:
+            keys[place], order[place] = keys[place - 1], order[place - 1]
+            place -= 1
+        keys[place], order[place] = key, p
+        kept = min(kept + 1, BEAM)
+    return order
 
 
-@_compiled
+@compiled
 def _fits(used: Any, match: Any) -> bool:
     """Whether the candidate's words of `match` are free."""
-    for c in range(match[CANDIDATE_START], match[CANDIDATE_START] + match[CANDIDATE_WORDS]):
-        if used[c]:
-            return False
-    return True
+    free = True
+    for k in range(match[CANDIDATE_WORDS]):
+        free = free and not used[match[CANDIDATE_START] + k]
+    return free
 
 
-@_compiled
+@compiled
+def _copy(source: Any, target: Any) -> None:
+    for place in range(len(source)):  # a loop compiles faster than a slice
+        target[place] = source[place]
+
+
+@compiled
+def _branch(path: Any, used: Any, branches: Any, count: int, matches: Any, candidates: Any, fixed: Any) -> int:
+    """Write the path with each match that may follow, and with none, to `branches`; return how many those are."""
+    word, first, last = candidates
+    path[MATCH] = -1
+    if path[BUSY_UNTIL] <= word:
+        if last - first == 1 and fixed[first]:
+            _take(path, matches[first], first)
+        else:
+            for m in range(first, last):
+                if _fits(used, matches[m]):
+                    _copy(path, branches[count])
+                    _take(branches[count], matches[m], m)
+                    count += 1
+                    # Parity: the distance goes to the parent, and so to the branches after this one.
+                    path[DISTANCE] += abs(matches[m, REFERENCE_START] - matches[m, CANDIDATE_START])
+            _close(path)
+    _copy(path, branches[count])
+    return count + 1
+
+
+@compiled
+def _keep_best(branches: Any, count: int, matches: Any, beam: Any, old_beam: Any) -> int:
+    """Fill `beam` (paths, candidate words they use, matches they chose) with the best branches; return how many."""
+    paths, used, chosen = beam
+    order = _best_paths(branches, count)
+    for place in range(len(order)):
+        branch = branches[order[place]]
+        _copy(branch, paths[place])
+        _copy(old_beam[1][branch[PARENT]], used[place])
+        _copy(old_beam[2][branch[PARENT]], chosen[place])
+        paths[place, PARENT] = place
+        if branch[MATCH] >= 0:
+            match = matches[branch[MATCH]]
+            for k in range(match[CANDIDATE_WORDS]):
+                used[place, match[CANDIDATE_START] + k] = 1
+            chosen[place, match[REFERENCE_START]] = branch[MATCH]
+    return len(order)
+
+
+@compiled
+def _empty_beam(candidate_words: int, reference_words: int) -> Any:
+    paths, used = np.zeros((BEAM, 8), np.int64), np.zeros((BEAM, candidate_words), np.int64)
+    paths[0, OPEN_END] = -1
+    return paths, used, np.full((BEAM, reference_words), -1, np.int64)
+
+
+@compiled
 def _align(matches: Any, candidate_words: int, reference_words: int) -> Any:
-    """Search the best alignment; return the match chosen at each reference word (-1: none) and the chunks."""
-    starts = np.searchsorted(matches[:, REFERENCE_START], np.arange(reference_words + 1))
+    """Search the best alignment; return the matches in order, the one chosen at each reference word, the chunks."""
+    matches, starts = _by_start(matches, reference_words)
     fixed = _fixed_matches(matches, starts, candidate_words, reference_words)
     widest = 1
     for r in range(reference_words):
         widest = max(widest, starts[r + 1] - starts[r] + 1)
-    paths = np.zeros((BEAM * widest, 6), np.int64)
-    used = np.zeros((BEAM * widest, candidate_words), np.bool_)
-    choices = np.full((BEAM * widest, reference_words), -1, np.int64)
-    paths[0, OPEN_END] = -1
-    count = 1
+    branches = np.empty((BEAM * widest, 8), np.int64)
+    beam, other_beam = _empty_beam(candidate_words, reference_words), _empty_beam(candidate_words, reference_words)
+    alive = 1
     for r in range(reference_words):
-        order = _sorted_paths(paths, count)[:BEAM]
-        old_paths, old_used, old_choices = paths[order], used[order], choices[order]
         count = 0
-        for p in range(len(order)):
-            path, path_used, path_choice = old_paths[p], old_used[p], old_choices[p]
-            if path[BUSY_UNTIL] <= r:
-                alone = starts[r + 1] - starts[r] == 1 and fixed[starts[r]]
-                for m in range(starts[r], starts[r + 1]):
-                    if not alone and not _fits(path_used, matches[m]):
-                        continue
-                    if alone:
-                        _take(path, path_used, path_choice, matches[m], m)
-                        continue
-                    paths[count], used[count], choices[count] = path, path_used, path_choice
-                    _take(paths[count], used[count], choices[count], matches[m], m)
-                    count += 1
-                    # Parity: the distance goes to the parent, and so to the branches after this one.
-                    path[DISTANCE] += abs(matches[m, REFERENCE_START] - matches[m, CANDIDATE_START])
-                if not alone:
-                    _close(path)
-            paths[count], used[count], choices[count] = path, path_used, path_choice
-            count += 1
-    # Parity: the beam is cut once more before the chunks that are still open count.
-    order = _sorted_paths(paths, count)[:BEAM]
-    finished = paths[order]
-    for p in range(len(order)):
-        _close(finished[p])
-    best = _sorted_paths(finished, len(order))[0]
-    return choices[order[best]], finished[best, CHUNKS]
+        for p in range(alive):
+            count = _branch(beam[0][p], beam[1][p], branches, count, matches, (r, starts[r], starts[r + 1]), fixed)
+        alive = _keep_best(branches, count, matches, other_beam, beam)
+        beam, other_beam = other_beam, beam
+    # Parity: chunks that are still open count only now, after the last cut of the beam.
+    for p in range(alive):
+        _close(beam[0][p])
+    best = _best_paths(beam[0], alive)[0]
+    return matches, beam[2][best], beam[0][best, CHUNKS]
 
 
-@_compiled
+@compiled
 def align_pairs(pairs: Any, words: Any, sentence_start: Any, phrases: Any, is_function: Any, lexicon: Any) -> Any:
     """Return METEOR's statistics for every pair (candidate sentence, reference sentence).
 
@@ -213,11 +206,14 @@ def align_pairs(pairs: Any, words: Any, sentence_start: Any, phrases: Any, is_fu
         candidate, reference = words[c0:c1], words[r0:r1]
         line = statistics[row]
         line[0], line[1] = len(candidate), len(reference)
-        line[2], line[3] = np.sum(is_function[candidate]), np.sum(is_function[reference])
-        matches = _find_matches(candidate, reference, phrases[c0:c1], phrases[r0:r1], lexicon)
+        for word in candidate:
+            line[2] += is_function[word]
+        for word in reference:
+            line[3] += is_function[word]
+        matches = find_matches(candidate, reference, phrases[c0:c1], phrases[r0:r1], lexicon)
         if len(matches) == 0:
             continue
-        choice, line[20] = _align(matches, len(candidate), len(reference))
+        matches, choice, line[20] = _align(matches, len(candidate), len(reference))
         for r in range(len(reference)):
             if choice[r] < 0:
                 continue
