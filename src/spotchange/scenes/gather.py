@@ -16,6 +16,9 @@ from . import look as looks
 from .chance import point
 from .compile import greater, lesser, shared
 from .geometry import (
+    BACKDROP_START,
+    BACKDROP_X,
+    BACKDROP_Y,
     BLUE,
     COS,
     CUBE,
@@ -44,7 +47,9 @@ F = np.float32
 REACH = F(6.0)  # the grids cover the ground from -REACH to REACH on both axes, all of it before the backdrop
 LEVELS, SIDES = 5, 8
 TOP = LEVELS - 1
-AMBIENT = F(0.006)  # what arrives on the ground from far away, as radiance of a white surface
+AMBIENT = F(0.006)  # what arrives on the backdrop from everywhere else, as radiance of a white surface
+# Light thrown to and fro in the bend between ground and backdrop, and how fast it fades before and behind it; fitted.
+BEND_LIGHT, BEND_REACH, BEND_END = F(0.0125), F(4.2), F(0.8)
 
 
 @shared
@@ -75,7 +80,9 @@ def bounced_at(scene, x, y):
     """Indirect light on the ground, as radiance of a white surface."""
     grid = scene.bounced
     i, j, p, q = cell_weights(grid.shape[0], x, y)
-    return blend(grid, i, j, p, q, 0), blend(grid, i, j, p, q, 1), blend(grid, i, j, p, q, 2)
+    past = x * BACKDROP_X + y * BACKDROP_Y - BACKDROP_START
+    bend = BEND_LIGHT * math.exp(past / BEND_REACH if past < F(0.0) else -past / BEND_END)
+    return blend(grid, i, j, p, q, 0) + bend, blend(grid, i, j, p, q, 1) + bend, blend(grid, i, j, p, q, 2) + bend
 
 
 @shared
