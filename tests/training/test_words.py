@@ -43,7 +43,7 @@ def test_pieces_are_the_tokenizers_own(letters: Tokenizer) -> None:
     vocabulary = VocabularySettings(size=54, begin=0, end=1, pad=0)
     table = WordTable(letters, vocabulary, context=90)
     ids, mask = table.pieces_of(*as_ids(SENTENCES))
-    assert ids.shape == (3, 90)
+    assert ids.shape[1] <= 90
     for row, kept, text in zip(ids, mask, SENTENCES, strict=True):
         assert row[kept].tolist() == [0, *letters.encode(text).ids, 1]
         assert (row[~kept] == 0).all()

@@ -119,6 +119,9 @@ def source_from_shorthand(value: Any) -> Any:
         return {"kind": "stream"} if value == "stream" else {"kind": "dataset", "path": value}
     if isinstance(value, list):
         return {"kind": "mix", "sources": [source_from_shorthand(each) for each in value]}
-    if isinstance(value, dict) and "kind" not in value:
-        return {"kind": "dataset" if "path" in value else "mix" if "sources" in value else "stream", **value}
+    if isinstance(value, dict):
+        if "kind" not in value:
+            value = {"kind": "dataset" if "path" in value else "mix" if "sources" in value else "stream", **value}
+        if isinstance(value.get("sources"), list):
+            value = {**value, "sources": [source_from_shorthand(each) for each in value["sources"]]}
     return value

@@ -32,6 +32,8 @@ def run_stage(
     recover(out / LAST)
     if not resume and (out / LAST).exists():
         raise InputError(f"{out} already holds a run", hint="--resume goes on with it; or give another --out")
+    if resume and not (out / LAST).exists():
+        raise InputError(f"{out} holds no run to resume", hint="start without --resume")
     trainer = prepare(recipe, out=out, device=device)
     summary = trainer.run(resume=resume, stop=stop or StopRequest())
     return summary if trainer.accelerator.is_main_process else None

@@ -11,9 +11,7 @@ from torch import Tensor
 from spotchange.data.batches import PairBatch
 from spotchange.metrics import Scorer
 from spotchange.models.interface import CaptioningModel, DecodingOptions, VisualState
-from spotchange.training.objectives.adapt import AdaptObjective
 from spotchange.training.objectives.base import Objective
-from spotchange.training.objectives.caption import CaptionObjective
 
 SHOWN = ("BLEU-4", "ROUGE-L", "CIDEr-D")
 
@@ -46,9 +44,9 @@ class Validator:
         """Numbers by name; all of them means over the held-out pairs."""
         objective.eval()
         results = self._losses(objective)
-        if isinstance(objective, AdaptObjective):
+        if objective.ranks:
             results |= self._retrieval(objective)
-        if isinstance(objective, CaptionObjective):
+        if objective.speaks:
             # In full precision: users decode with fp32 weights, and a rounded score must not choose another word.
             with torch.autocast(self.held_out.batches[0].before.device.type, enabled=False):
                 results |= self._captions(objective)
@@ -63,7 +61,7 @@ class Validator:
         pairs = sum(map(len, self.held_out.batches))
         return {name: float(value) / pairs for name, value in totals.items()}
 
-    def _retrieval(self, objective: AdaptObjective) -> dict[str, float]:
+    def _retrieval(self, objective: Objective) -> dict[str, float]:
         """Pair to text and back over all held-out change pairs; equal captions all count as right."""
         pairs, texts, keys = [], [], []
         for batch in self.held_out.batches:
@@ -86,7 +84,7 @@ class Validator:
             "text_R@10": float((to_pair < 10).float().mean()),
         }
 
-    def _captions(self, objective: CaptionObjective) -> dict[str, float]:
+    def _captions(self, objective: Objective) -> dict[str, float]:
         captions: list[str] = []
         kinds_right, changed_right = [], []
         for batch in self.held_out.batches:

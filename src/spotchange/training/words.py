@@ -37,14 +37,12 @@ class WordTable:
         return replace(batch, caption_ids=ids, caption_mask=mask)
 
     def pieces_of(self, ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Ids and mask (N, words) of scene words as ids and mask (N, context) of pieces."""
+        """Ids and mask (N, words) of scene words as ids and mask (N, at most `context`) of pieces."""
         pieces = self._table.to(ids.device)[ids]  # (N, words, pieces a word)
         pieces = torch.where(mask[..., None], pieces, _EMPTY).flatten(1)
         # A stable sort moves the empty places to the end and keeps the order of all others.
         order = torch.sort((pieces == _EMPTY).to(torch.int8), dim=1, stable=True).indices
         pieces = pieces.gather(1, order)
-        if pieces.shape[1] < self.context:
-            pieces = torch.nn.functional.pad(pieces, (0, self.context - pieces.shape[1]), value=_EMPTY)
         end = torch.where(pieces == _EMPTY, 0, pieces).gather(1, (pieces != _EMPTY).sum(1, keepdim=True) - 1)
         cut = pieces[:, : self.context]
         too_long = cut[:, -1:] != _EMPTY

@@ -19,6 +19,7 @@ class AdaptObjective(Objective):
     """Symmetric contrastive loss between pair and text embeddings, over the batches of all processes."""
 
     metric = "R@1"
+    ranks = True
 
     def __init__(
         self, model: nn.Module, settings: AdaptSettings, *, paired: bool, **normalisation: tuple[float, ...]

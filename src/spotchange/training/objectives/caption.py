@@ -15,6 +15,8 @@ class CaptionObjective(Objective):
     """Cross-entropy over the words; the heads for change and place can be kept in training beside it."""
 
     metric = "CIDEr-D"
+    captions = True
+    speaks = True
 
     def __init__(self, model: nn.Module, settings: CaptionSettings, **normalisation: tuple[float, ...]) -> None:
         super().__init__(model, **normalisation)
@@ -32,8 +34,10 @@ class CaptionObjective(Objective):
             label_smoothing=self.settings.label_smoothing if self.training else 0.0,
         ).view(targets.shape)
         words = self._reduce(losses, counted, batch.change_type)
-        right = (logits.argmax(dim=-1) == targets) & counted
-        results = {"loss": words, "word_accuracy": right.sum() / counted.sum().clamp(min=1)}
+        results = {"loss": words}
+        if not self.training:  # another pass over all words' scores, which training need not pay for
+            right = (logits.argmax(dim=-1) == targets) & counted
+            results["word_accuracy"] = right.sum() / counted.sum().clamp(min=1)
         if self.truth is not None:
             extra = self.truth(self.model, state, batch)
             results |= extra | {"words": words.detach()}
