@@ -10,6 +10,7 @@ import typer
 
 from spotchange import __version__
 from spotchange.cli import config, data, models
+from spotchange.cli.ablate import ablate
 from spotchange.cli.caption import caption
 from spotchange.cli.compare import compare
 from spotchange.cli.evaluate import evaluate
@@ -34,6 +35,7 @@ COMMANDS = {
     compare: "Example: spotchange compare shots/main shots/branch --report report.html",
     generate: "Example: spotchange generate --pairs 20 --out data/toy --seed 1",
     train: "Example: spotchange train recipes/smoke/adapt.yaml --out out/adapt",
+    ablate: "Example: spotchange ablate smoke --out out/ablation",
     evaluate: "Example: spotchange evaluate bundled data/toy --split train",
     score: "Example: spotchange score predictions.json references.json",
     serve: "Example: spotchange serve --port 8000",
