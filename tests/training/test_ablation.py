@@ -89,6 +89,13 @@ def test_finished_runs_are_not_run_again_and_stopped_ones_go_on(tmp_path: Path) 
     assert len(training.ran) == len(jobs) + 1
 
 
+def test_no_run_is_begun_when_time_is_up(tmp_path: Path) -> None:
+    training = FakeTraining()
+    jobs = plan(Ablation.from_yaml(FOLDER / "smoke.yaml"), tmp_path)
+    assert not run_jobs(jobs, training, stop=StopRequest(minutes=0.0), device="cpu")
+    assert not training.ran
+
+
 def test_table_has_mean_spread_and_correlation(tmp_path: Path) -> None:
     ablation = Ablation.from_yaml(FOLDER / "table7.yaml")
     run_jobs(plan(ablation, tmp_path), FakeTraining(), stop=StopRequest(), device="cpu")

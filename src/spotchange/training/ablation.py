@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 import json
 import math
 import statistics
@@ -72,6 +73,9 @@ def run_jobs(jobs: list[Job], run_stage: RunStage, *, stop: StopRequest, device:
     for job in jobs:
         if job.summary is not None:
             continue
+        if stop.wanted(0):
+            return False
+        gc.collect()  # a trainer and its closures hold each other, and their weights
         recover(job.out / LAST)
         summary = run_stage(job.recipe, out=job.out, resume=(job.out / LAST).exists(), stop=stop, device=device)
         if summary is None:  # not the first process; it hears of the end through the same stop

@@ -42,6 +42,7 @@ def run_stage(
 def prepare(recipe: Recipe, *, out: Path, device: str = "auto", validate: bool = True) -> Trainer:
     """Everything a run needs, put together; `validate=False` leaves the held-out pairs out, for timing."""
     accelerator = _accelerator(device)
+    torch.compiler.reset()  # graphs of an earlier run in this process would count against this one's limit
     seed_everything(recipe.seed, 0)  # every process begins with the same weights
     start = start_model(recipe)
     feeding = Feeding(
