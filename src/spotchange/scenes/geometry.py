@@ -24,10 +24,13 @@ CUBE_ROUNDING = F(0.21)  # of the half edge
 CYLINDER_ROUNDING = F(0.07)
 TRACE_STEPS = 10
 
-# The ground is flat up to BACKDROP_START along the camera's usual view, then bends up on a circle into a wall.
-BACKDROP_X, BACKDROP_Y = F(-0.7543), F(0.6565)
-BACKDROP_START = F(9.0)
+# The ground is flat up to BACKDROP_START along one direction, then bends up on a circle into a wall. It ends on the
+# other sides: metal mirrors black beyond. Fitted to what large metal spheres show of it in Blender's pictures.
+BACKDROP_X, BACKDROP_Y = F(-0.9333), F(0.3589)
+BACKDROP_START = F(8.5)
 BACKDROP_RADIUS = F(8.0)
+BACKDROP_HEIGHT = F(23.0)
+GROUND_NEAR, GROUND_LEFT, GROUND_RIGHT = F(-17.0), F(-45.0), F(24.0)
 
 
 @shared
@@ -196,16 +199,24 @@ def object_normal(objects, k, x, y, z):
 
 
 @shared
+def is_across(x, y):
+    """Whether a point lies between the left and right edges of the ground."""
+    right = y * -BACKDROP_X + x * BACKDROP_Y
+    return right > GROUND_LEFT and right < GROUND_RIGHT
+
+
+@shared
 def hit_ground(ox, oy, oz, dx, dy, dz):
     """Distance to the ground or its backdrop, FAR for a ray into the open."""
     t = FAR
     if dz < F(0.0):
         t = -oz / dz
-        if (ox + t * dx) * BACKDROP_X + (oy + t * dy) * BACKDROP_Y <= BACKDROP_START:
-            return t
+        depth = (ox + t * dx) * BACKDROP_X + (oy + t * dy) * BACKDROP_Y
+        if depth <= BACKDROP_START:
+            return t if depth > GROUND_NEAR and is_across(ox + t * dx, oy + t * dy) else FAR
     along = dx * BACKDROP_X + dy * BACKDROP_Y
     if along <= F(1e-4):
-        return t
+        return FAR
     depth = ox * BACKDROP_X + oy * BACKDROP_Y - BACKDROP_START
     height = oz - BACKDROP_RADIUS
     a = along * along + dz * dz
@@ -214,9 +225,9 @@ def hit_ground(ox, oy, oz, dx, dy, dz):
     if root > F(0.0):
         bend = (-b + math.sqrt(root)) / a
         if oz + bend * dz <= BACKDROP_RADIUS and bend > F(0.0):
-            return bend
+            return bend if is_across(ox + bend * dx, oy + bend * dy) else FAR
     wall = (BACKDROP_RADIUS - depth) / along
-    return wall if oz + wall * dz < F(23.0) else FAR
+    return wall if oz + wall * dz < BACKDROP_HEIGHT and is_across(ox + wall * dx, oy + wall * dy) else FAR
 
 
 @shared

@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from .compile import greater, lesser, shared
-from .lighting import PI, frame_around
+from .lighting import PI
 
 F = np.float32
 
@@ -56,11 +56,12 @@ def beckmann(cos_in, cos_out, cos_half, alpha):
 
 
 @shared
-def ggx(cos_in, cos_out, cos_half, alpha):
-    """Gloss of rough metal, cosine included."""
-    wide = alpha * alpha
-    d = cos_half * cos_half * (wide - F(1.0)) + F(1.0)
-    facets = wide / greater(d * d, F(1e-9))
+def ggx(cos_in, cos_out, hx, hy, hz, along, across):
+    """Gloss of rough metal of slopes `along` and `across` its tangent for a half vector in that frame, with cosine."""
+    a, b = hx / along, hy / across
+    d = a * a + b * b + hz * hz
+    facets = F(1.0) / greater(along * across * d * d, F(1e-9))
+    alpha = math.sqrt(along * across)
     return facets * smith(cos_in, alpha) * smith(cos_out, alpha) / (F(4.0) * greater(cos_out, F(1e-3)))
 
 
@@ -74,13 +75,13 @@ def half_way(lx, ly, lz, vx, vy, vz, nx, ny, nz):
 
 
 @shared
-def mirror_ray(dx, dy, dz, nx, ny, nz, alpha, u, v):
+def mirror_ray(dx, dy, dz, nx, ny, nz, frame, along, across, u, v):
     """A reflected direction drawn from a GGX lobe (visible normals, Heitz 2018) and its weight."""
-    tx, ty, tz, bx, by, bz = frame_around(nx, ny, nz)
+    tx, ty, tz, bx, by, bz = frame
     ex = -(dx * tx + dy * ty + dz * tz)
     ey = -(dx * bx + dy * by + dz * bz)
     ez = greater(-(dx * nx + dy * ny + dz * nz), F(1e-3))
-    sx, sy, sz = alpha * ex, alpha * ey, ez
+    sx, sy, sz = along * ex, across * ey, ez
     scale = F(1.0) / math.sqrt(sx * sx + sy * sy + sz * sz)
     sx, sy, sz = sx * scale, sy * scale, sz * scale
     flat = sx * sx + sy * sy
@@ -95,14 +96,14 @@ def mirror_ray(dx, dy, dz, nx, ny, nz, alpha, u, v):
     lean = F(0.5) * (F(1.0) + sz)
     q = (F(1.0) - lean) * math.sqrt(greater(F(1.0) - p * p, F(0.0))) + lean * q
     up = math.sqrt(greater(F(1.0) - p * p - q * q, F(0.0)))
-    hx = alpha * (p * ax + q * cx + up * sx)
-    hy = alpha * (p * ay + q * cy + up * sy)
+    hx = along * (p * ax + q * cx + up * sx)
+    hy = across * (p * ay + q * cy + up * sy)
     hz = greater(q * cz + up * sz, F(1e-6))
     scale = F(1.0) / math.sqrt(hx * hx + hy * hy + hz * hz)
     hx, hy, hz = hx * scale, hy * scale, hz * scale
     dot = F(2.0) * (ex * hx + ey * hy + ez * hz)
     lx, ly, lz = dot * hx - ex, dot * hy - ey, dot * hz - ez
-    weight = smith(lz, alpha) if lz > F(0.0) else F(0.0)
+    weight = smith(lz, math.sqrt(along * across)) if lz > F(0.0) else F(0.0)
     return (
         lx * tx + ly * bx + lz * nx,
         lx * ty + ly * by + lz * ny,

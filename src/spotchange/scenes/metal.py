@@ -26,6 +26,8 @@ from .geometry import (
     ROUND,
     SIN,
     SPHERE,
+    X,
+    Y,
     everything,
     first_hit,
     hit_ground,
@@ -33,24 +35,41 @@ from .geometry import (
     without,
 )
 from .lighting import INTENSITY, LIGHTS, light_from, matte_light, sees_light
-from .materials import ggx, half_way, mirror_ray
+from .materials import ggx, mirror_ray
 
 F = np.float32
 
+ANISOTROPY = F(0.25)
+
 
 @shared
-def lamp_gloss(scene, k, x, y, z, nx, ny, nz, dx, dy, dz, alpha, dice):
-    """Light of the lamps off a rough metal lobe of slope alpha."""
+def brushed_frame(objects, k, x, y, nx, ny, nz):
+    """Tangents of a metal surface: around the object's upright axis, as Blender lays them, and across."""
+    tx, ty = objects[k, Y] - y, x - objects[k, X] + F(1e-6)
+    lean = tx * nx + ty * ny
+    tx, ty, tz = tx - lean * nx, ty - lean * ny, -lean * nz
+    scale = F(1.0) / math.sqrt(tx * tx + ty * ty + tz * tz + F(1e-20))
+    tx, ty, tz = tx * scale, ty * scale, tz * scale
+    return tx, ty, tz, ny * tz - nz * ty, nz * tx - nx * tz, nx * ty - ny * tx
+
+
+@shared
+def lamp_gloss(scene, k, x, y, z, nx, ny, nz, dx, dy, dz, frame, along, across, dice):
+    """Light of the lamps off a rough metal lobe."""
     lights = scene.lights
+    tx, ty, tz, bx, by, bz = frame
     cos_out = greater(-(nx * dx + ny * dy + nz * dz), F(0.02))
     r, g, b = F(0.0), F(0.0), F(0.0)
     for lamp in range(LIGHTS):
         lx, ly, lz, strength = light_from(lights, lamp, x, y, z)
         cos_in = nx * lx + ny * ly + nz * lz
         if cos_in > F(0.0) and strength > F(0.0):
-            cos_half, _ = half_way(lx, ly, lz, -dx, -dy, -dz, nx, ny, nz)
-            gloss = ggx(cos_in, cos_out, cos_half, alpha) * strength
-            if gloss > F(1e-3):  # too little to be worth a shadow ray
+            hx, hy, hz = lx - dx, ly - dy, lz - dz
+            scale = F(1.0) / math.sqrt(hx * hx + hy * hy + hz * hz + F(1e-12))
+            hx, hy, hz = hx * scale, hy * scale, hz * scale
+            ht, hb, hn = hx * tx + hy * ty + hz * tz, hx * bx + hy * by + hz * bz, hx * nx + hy * ny + hz * nz
+            gloss = ggx(cos_in, cos_out, ht, hb, hn, along, across) * strength
+            if gloss > F(1e-3):  # else too little to be worth a shadow ray
                 u, v = point(dice, 1 + lamp)
                 gloss *= sees_light(scene, lamp, scene.occluders[k, lamp], x, y, z, u, v)
             r += gloss * lights[lamp, INTENSITY]
@@ -105,19 +124,20 @@ def glimpse(scene, mask, x, y, z, dx, dy, dz):
 
 
 @shared
-def broad_lobe(scene, k, x, y, z, nx, ny, nz, dx, dy, dz, dice, rays):
+def broad_lobe(scene, k, x, y, z, nx, ny, nz, dx, dy, dz, frame, dice, rays):
     """Everything metal's broad lobe gathers: the lamps, and what a few rays meet."""
     look = scene.look
     alpha = look[looks.BROAD_ROUGHNESS] * look[looks.BROAD_ROUGHNESS]
+    along, across = alpha * (F(1.0) - ANISOTROPY), alpha / (F(1.0) - ANISOTROPY)
     key, sample, samples = dice
     mask = without(everything(scene.count), k)
     r, g, b = F(0.0), F(0.0), F(0.0)
     for i in range(rays):
         u, v = point((key, sample * rays + i, samples * rays), 30)
-        ex, ey, ez, weight = mirror_ray(dx, dy, dz, nx, ny, nz, alpha, u, v)
+        ex, ey, ez, weight = mirror_ray(dx, dy, dz, nx, ny, nz, frame, along, across, u, v)
         if weight > F(0.0):
             p, q, s = glimpse(scene, mask, x, y, z, ex, ey, ez)
             r, g, b = r + weight * p, g + weight * q, b + weight * s
     share = F(1.0) / F(rays)
-    p, q, s = lamp_gloss(scene, k, x, y, z, nx, ny, nz, dx, dy, dz, alpha, dice)
+    p, q, s = lamp_gloss(scene, k, x, y, z, nx, ny, nz, dx, dy, dz, frame, along, across, dice)
     return r * share + p, g * share + q, b * share + s

@@ -25,7 +25,7 @@ from .geometry import (
 )
 from .lighting import INTENSITY, LIGHTS, dimmed_light, lamps_in_mirror, light_from, sees_light
 from .materials import FILM_ALPHA, FILM_COLOR, beckmann, fresnel, half_way, mirror_ray, velvet
-from .metal import broad_lobe, lamp_gloss, metal_color, rounding_at
+from .metal import broad_lobe, brushed_frame, lamp_gloss, metal_color, rounding_at
 
 F = np.float32
 
@@ -144,9 +144,10 @@ def sample_color(scene, mask, ox, oy, oz, dx, dy, dz, dice, effort):
             return r + tr * LAST_MIRROR, g + tg * LAST_MIRROR, b + tb * LAST_MIRROR
         share, alpha = look[looks.SHARP_SHARE], look[looks.SHARP_ROUGHNESS] * look[looks.SHARP_ROUGHNESS]
         lamps_show = True
+        frame = brushed_frame(objects, k, x, y, nx, ny, nz)
         if bounce == 0:
             rest = F(1.0) - share
-            cr, cg, cb = broad_lobe(scene, k, x, y, z, nx, ny, nz, dx, dy, dz, dice, broad_rays)
+            cr, cg, cb = broad_lobe(scene, k, x, y, z, nx, ny, nz, dx, dy, dz, frame, dice, broad_rays)
             r, g, b = r + tr * rest * cr, g + tg * rest * cg, b + tb * rest * cb
             # Beyond the first mirror both lobes follow the sharp ray.
             tr, tg, tb = tr * share, tg * share, tb * share
@@ -155,10 +156,10 @@ def sample_color(scene, mask, ox, oy, oz, dx, dy, dz, dice, effort):
                 # On a rounded edge a pixel sees a fan of directions: spread the lamps over it instead of hoping to hit.
                 lamps_show = False
                 spread = math.sqrt((alpha + bend * F(0.5)) * F(0.03))
-                cr, cg, cb = lamp_gloss(scene, k, x, y, z, nx, ny, nz, dx, dy, dz, spread, dice)
+                cr, cg, cb = lamp_gloss(scene, k, x, y, z, nx, ny, nz, dx, dy, dz, frame, spread, spread, dice)
                 r, g, b = r + tr * cr, g + tg * cg, b + tb * cb
         u, v = point(dice, 20 + bounce)
-        dx, dy, dz, weight = mirror_ray(dx, dy, dz, nx, ny, nz, alpha, u, v)
+        dx, dy, dz, weight = mirror_ray(dx, dy, dz, nx, ny, nz, frame, alpha, alpha, u, v)
         if weight <= F(0.0):
             return r, g, b
         tr, tg, tb = tr * weight, tg * weight, tb * weight
