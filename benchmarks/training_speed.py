@@ -48,13 +48,13 @@ def measure(recipe: Recipe, *, alone: bool, seconds: float, device: str) -> dict
     trainer.parallel.train()
     for _ in range(8):
         values = trainer._update()
-    float(values["loss"])
+    values["loss"].item()
     steps, began = 0, time.perf_counter()
     while time.perf_counter() - began < seconds:
         for _ in range(10):
             values = trainer._update()
         steps += 10
-        float(values["loss"])  # waits for the device
+        values["loss"].item()  # waits for the device
     elapsed = time.perf_counter() - began
     return {"pairs_per_second": steps * recipe.stage.pairs_per_step / elapsed, "ms_per_step": 1e3 * elapsed / steps}
 
