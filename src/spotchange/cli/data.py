@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from spotchange.cli.features import features
 from spotchange.cli.output import notes, print_json, print_line, progress, tables
 
 if TYPE_CHECKING:
@@ -241,3 +242,8 @@ def _print_counts(out: Path, counts: dict[str, int], as_json: bool) -> None:
         print_json({"out": str(out), "counts": counts})
     else:
         print_line(f"{out}: {_split_counts(counts)} pairs")
+
+
+app.command(epilog="Example: spotchange data features recipes/idc_pcl/scenes-pretrain.yaml --scenes 8192 --out f")(
+    features
+)

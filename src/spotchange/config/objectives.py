@@ -95,7 +95,7 @@ class PclPretrainSettings(Settings):
 
 
 class PclFinetuneSettings(Settings):
-    """IDC-PCL's fine-tuning: predict words from the pictures and the words before, and judge whether there is a change."""
+    """IDC-PCL's fine-tuning: words from the pictures and the words before them, and whether there is a change."""
 
     kind: Literal["pcl-finetune"]
     positions: Literal["masked", "every"] = "masked"

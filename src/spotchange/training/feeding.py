@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from spotchange.config.sources import DatasetSource, MixedSource, StreamSource
+from spotchange.config.objectives import PclPretrainSettings
+from spotchange.config.sources import DatasetSource, FeatureSource, MixedSource, StreamSource
 from spotchange.config.training import Recipe
 from spotchange.data.batches import PairBatch
 from spotchange.data.disk import DiskSource
 from spotchange.data.rows import list_splits
 from spotchange.errors import ConfigError
+from spotchange.models.grid_features import GridFeatures
 from spotchange.scenes.arrays import SceneBatch
 from spotchange.scenes.changes import scene_json
 from spotchange.scenes.checker import check
@@ -23,6 +25,8 @@ from spotchange.scenes.vocabulary import TOKENS
 from spotchange.scenes.world import World
 from spotchange.scenes.writer import captions_text, write_captions
 from spotchange.training.augment import augment
+from spotchange.training.feature_batches import FeatureBatches, FeatureStore
+from spotchange.training.pcl_feeding import task_source
 from spotchange.training.sources import BatchSource, ChangedBatches, MixedBatches
 from spotchange.training.start import Start
 from spotchange.training.validation import HeldOut
@@ -58,9 +62,16 @@ class Feeding:
                 f"stage.pairs_per_step {stage.pairs_per_step} does not split into {stage.accumulate} parts "
                 f"for each of {self.processes} processes"
             )
-        source = self._source(self.recipe.data, pairs)
+        if isinstance(stage.objective, PclPretrainSettings):
+            return task_source(self, self.recipe.data, pairs)
+        return self.augmented(self.source(self.recipe.data, pairs))
+
+    def augmented(self, source: BatchSource) -> BatchSource:
+        """The same batches with the recipe's augmentation."""
         if not self.recipe.augment.active:
             return source
+        if isinstance(source, FeatureBatches):
+            raise ConfigError("augment changes pictures; features of pictures cannot be augmented")
         return ChangedBatches(source, self._augmentation())
 
     def held_out(self) -> HeldOut | None:
@@ -70,18 +81,23 @@ class Feeding:
             wanted = wanted.sources[0]
         if isinstance(wanted, StreamSource):
             return self._held_out_scenes(wanted)
+        if isinstance(wanted, FeatureSource):
+            return None
         if self.recipe.validation.data is None:
             if "val" not in list_splits(wanted.path):
                 return None
             wanted = wanted.model_copy(update={"split": "val"})
         return self._held_out_rows(wanted)
 
-    def _source(self, settings: StreamSource | DatasetSource | MixedSource, pairs: int) -> BatchSource:
+    def source(self, settings: StreamSource | DatasetSource | FeatureSource | MixedSource, pairs: int) -> BatchSource:
+        """Batches of `pairs` rows from a source, as it is."""
         if isinstance(settings, MixedSource):
-            sources = [self._source(each, pairs) for each in settings.sources]
+            sources = [self.source(each, pairs) for each in settings.sources]
             return MixedBatches(sources, settings.weights, seed=self.recipe.seed)
         if isinstance(settings, StreamSource):
             return SceneBatches(self._stream(settings, pairs), self._translation())
+        if isinstance(settings, FeatureSource):
+            return self._features(settings, pairs)
         return ChangedBatches(self._rows(settings, pairs), self._known_types)
 
     def _stream(self, settings: StreamSource, pairs: int) -> SceneStream:
@@ -131,7 +147,7 @@ class Feeding:
             shuffle=shuffle,
             workers=settings.workers,
             cache_dir=settings.cache,
-            max_words=min(self.recipe.stage.max_words, self.start.settings.text.context),
+            max_words=self.max_words,
             grid=self.grid,
             protocol=settings.protocol,
             device=self.device,
@@ -148,9 +164,36 @@ class Feeding:
         source.close()
         return HeldOut(batches=batches, references=references)
 
+    def _features(self, settings: FeatureSource, pairs: int) -> FeatureBatches:
+        return FeatureBatches(
+            self.feature_store(settings),
+            tokenizer=self.start.tokenizer,
+            max_words=self.max_words,
+            pad=self.start.settings.vocabulary.pad,
+            batch=pairs,
+            seed=self.recipe.seed,
+            rank=self.rank,
+            world_size=self.processes,
+        )
+
+    def feature_store(self, settings: FeatureSource) -> FeatureStore:
+        """The features on disk, if they are of this model's own frozen network."""
+        encoder = getattr(self.start.model, "encoder", None)
+        if not isinstance(encoder, GridFeatures) or not encoder.frozen:
+            raise ConfigError("features from disk need idc-pcl with a frozen resnet (model.vision.freeze_backbone)")
+        return FeatureStore(settings.path, backbone=encoder.fingerprint(), device=self.device)
+
+    @property
+    def max_words(self) -> int:
+        """Longest caption in tokens."""
+        return min(self.recipe.stage.max_words, self.start.settings.text.context)
+
     def _known_types(self, batch: PairBatch) -> PairBatch:
-        """Change types that the model has no name for count as unknown."""
-        known = batch.change_type < len(self.start.settings.heads.change_types)
+        """Change types that the model has no name for count as unknown, unless it only tells change from none."""
+        kinds = len(self.start.settings.heads.change_types)
+        if kinds == 2:
+            return replace(batch, change_type=batch.change_type.clamp(max=1))
+        known = batch.change_type < kinds
         return replace(batch, change_type=torch.where(known, batch.change_type, -1))
 
     def _translation(self) -> Callable[[PairBatch], PairBatch] | None:
@@ -158,8 +201,7 @@ class Feeding:
         vocabulary = self.start.settings.vocabulary
         if vocabulary.size == len(TOKENS) and self.start.tokenizer.id_to_token(len(TOKENS) - 1) == TOKENS[-1]:
             return None
-        context = min(self.recipe.stage.max_words, self.start.settings.text.context)
-        return WordTable(self.start.tokenizer, vocabulary, context=context).translate
+        return WordTable(self.start.tokenizer, vocabulary, context=self.max_words).translate
 
     def _augmentation(self) -> Callable[[PairBatch], PairBatch]:
         settings, grid = self.recipe.augment, self.grid

@@ -10,13 +10,13 @@ import torch
 from tokenizers import Tokenizer
 from torch import nn
 
-from spotchange.config.sources import DatasetSource, MixedSource, StreamSource
+from spotchange.config.sources import DatasetSource, FeatureSource, MixedSource, StreamSource
 from spotchange.data.rows import read_rows
 
 _WORD_TENSORS = ("words.words.weight", "captioner.predict.bias")  # one row a word
 
 
-def training_captions(source: StreamSource | DatasetSource | MixedSource) -> Iterator[str]:
+def training_captions(source: StreamSource | DatasetSource | FeatureSource | MixedSource) -> Iterator[str]:
     """Every sentence of the data sets on disk; generated scenes bring no new words."""
     if isinstance(source, MixedSource):
         for each in source.sources:

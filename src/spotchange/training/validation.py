@@ -10,7 +10,7 @@ from torch import Tensor
 
 from spotchange.data.batches import PairBatch
 from spotchange.metrics import Scorer
-from spotchange.models.interface import CaptioningModel, DecodingOptions, VisualState
+from spotchange.models.interface import DecodingOptions
 from spotchange.training.objectives.base import Objective
 
 SHOWN = ("BLEU-4", "ROUGE-L", "CIDEr-D")
@@ -91,10 +91,11 @@ class Validator:
             state = objective.encode(batch.before, batch.after)
             generated = objective.model.generate(state, self.options)
             captions += [self.decode(ids) for ids in generated.ids[:, 0].tolist()]
-            kinds = _kinds(objective.model, state)
-            if kinds is not None:
-                known = batch.change_type >= 0
-                kinds_right.append((kinds == batch.change_type)[known])
+            logits = objective.model.change_logits(state)
+            if logits is not None:
+                kinds, known = logits.argmax(dim=-1), batch.change_type >= 0
+                if logits.shape[-1] > 2:  # else it judges whether there is a change, not which
+                    kinds_right.append((kinds == batch.change_type)[known])
                 changed_right.append(((kinds != 0) == (batch.change_type != 0))[known])
         if self._scorer is None:
             self._scorer = Scorer({str(i): texts for i, texts in enumerate(self.held_out.references)}, meteor=False)
@@ -102,16 +103,12 @@ class Validator:
         results = {name: corpus[name] for name in SHOWN}
         if kinds_right:
             results["type_accuracy"] = float(torch.cat(kinds_right).float().mean())
+        if changed_right:
             results["changed_accuracy"] = float(torch.cat(changed_right).float().mean())
         if self.held_out.check is not None:
             true = self.held_out.check(captions)
             results["fact_accuracy"] = sum(true) / len(true)
         return results
-
-
-def _kinds(model: CaptioningModel, state: VisualState) -> Tensor | None:
-    logits = model.change_logits(state)
-    return None if logits is None else logits.argmax(dim=-1)
 
 
 def _ranks(similarity: Tensor, right: Tensor) -> Tensor:

@@ -21,7 +21,6 @@ class Objective(nn.Module):
     has a static shape and nothing is fetched from the device, so the whole of it can be compiled.
     """
 
-    captions = False  # whether the model learns to write: validation then decodes and scores sentences
     metric = "loss"  # validated and selected on, unless the recipe names another
     speaks = False  # validation decodes captions and scores them
     ranks = False  # validation ranks captions for pairs and pairs for captions

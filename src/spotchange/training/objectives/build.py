@@ -6,22 +6,32 @@ from collections.abc import Callable
 
 from torch import nn
 
-from spotchange.config.objectives import AdaptSettings, CaptionSettings, DenseSettings
+from spotchange.config.objectives import (
+    AdaptSettings,
+    CaptionSettings,
+    DenseSettings,
+    PclFinetuneSettings,
+    PclPretrainSettings,
+)
 from spotchange.training.objectives.adapt import AdaptObjective
 from spotchange.training.objectives.base import Objective
 from spotchange.training.objectives.caption import CaptionObjective
 from spotchange.training.objectives.dense import DenseObjective
+from spotchange.training.objectives.pcl_finetune import PclFinetuneObjective
+from spotchange.training.objectives.pcl_pretrain import PclPretrainObjective
 
 OBJECTIVES: dict[type, Callable[..., Objective]] = {
     DenseSettings: DenseObjective,
     AdaptSettings: AdaptObjective,
     CaptionSettings: CaptionObjective,
+    PclPretrainSettings: PclPretrainObjective,
+    PclFinetuneSettings: PclFinetuneObjective,
 }
 
 
 def build_objective(
     model: nn.Module,
-    settings: DenseSettings | AdaptSettings | CaptionSettings,
+    settings: DenseSettings | AdaptSettings | CaptionSettings | PclPretrainSettings | PclFinetuneSettings,
     *,
     mean: tuple[float, ...],
     std: tuple[float, ...],

@@ -15,7 +15,6 @@ class CaptionObjective(Objective):
     """Cross-entropy over the words; the heads for change and place can be kept in training beside it."""
 
     metric = "CIDEr-D"
-    captions = True
     speaks = True
 
     def __init__(self, model: nn.Module, settings: CaptionSettings, **normalisation: tuple[float, ...]) -> None:

@@ -1,0 +1,66 @@
+"""`spotchange data features`: pictures through a frozen network once, for training from features."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+
+from spotchange.cli.output import notes, print_json, print_line, progress
+from spotchange.errors import InputError
+
+if TYPE_CHECKING:
+    from spotchange.data.feature_cache import Task
+
+TASKS = ("pairs", "single", "classes")
+
+
+def features(
+    recipe: Annotated[Path, typer.Argument(help="Recipe whose model has the frozen network.")],
+    out: Annotated[Path, typer.Option(help="New folder for the features.")],
+    task: Annotated[
+        str, typer.Option(help="pairs; single: pictures with captions; classes: pictures with classes.")
+    ] = "pairs",
+    scenes: Annotated[int | None, typer.Option(min=2, help="Generate so many scenes.")] = None,
+    data: Annotated[Path | None, typer.Option(help="Or take this data set.")] = None,
+    split: Annotated[str, typer.Option(help="Of the data set.")] = "train",
+    seed: Annotated[int, typer.Option(min=0, help="Of the scenes.")] = 42,
+    changes: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting of the recipe.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON.")] = False,
+) -> None:
+    """Make features of generated scenes or of a data set; `data: {kind: features, path: OUT}` trains from them."""
+    from spotchange.cli.generate import pick_device
+    from spotchange.config.sources import DatasetSource, StreamSource
+    from spotchange.config.training import Recipe
+
+    if task not in TASKS:
+        raise InputError(f"unknown task '{task}'", hint=f"use {', '.join(TASKS)}")
+    if (scenes is None) == (data is None):
+        raise InputError("give either --scenes or --data")
+    settings = Recipe.from_yaml(recipe, changes)
+    where = pick_device(device)
+
+    from spotchange.training.features import Eyes, dataset_features, scene_features
+
+    eyes = Eyes.of(settings, where)
+    chosen = cast("Task", task)
+    with progress() as bar:
+        if scenes is not None:
+            job = bar.add_task("scenes", total=scenes)
+            source = settings.data if isinstance(settings.data, StreamSource) else StreamSource(kind="stream")
+            facts = scene_features(
+                out, eyes, source, task=chosen, scenes=scenes, seed=seed, advance=lambda done: bar.advance(job, done)
+            )
+        else:
+            job = bar.add_task("pictures", total=None)
+            wanted = DatasetSource(kind="dataset", path=str(data), split=split, task=chosen)
+            facts = dataset_features(out, eyes, wanted, advance=lambda done: bar.advance(job, done))
+    if as_json:
+        print_json(vars(facts) | {"out": str(out)})
+        return
+    notes().print(f"{facts.pictures:,} pictures, {facts.rows:,} rows, network {facts.backbone}", markup=False)
+    print_line(str(out))

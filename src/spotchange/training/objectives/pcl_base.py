@@ -1,0 +1,34 @@
+"""What IDC-PCL's objectives share: the model must be one, and pictures may come as features."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from spotchange.errors import ConfigError
+from spotchange.models.idc_pcl import IdcPcl
+from spotchange.models.interface import VisualState
+from spotchange.training.objectives.base import Objective
+
+
+class PclObjective(Objective):
+    """An objective around IDC-PCL."""
+
+    model: IdcPcl
+
+    def __init__(self, model: nn.Module, **normalisation: tuple[float, ...]) -> None:
+        if not isinstance(model, IdcPcl):
+            raise ConfigError("this objective trains idc-pcl only: set model.architecture, or a preset such as idc-pcl")
+        super().__init__(model, **normalisation)
+
+    def see(self, before: Tensor, after: Tensor) -> Tensor:
+        """Grid features (pairs, 2, cells, channels) of byte pictures, or of pictures that are features already."""
+        if not before.is_floating_point():
+            return self.model.see(self.normalise(before), self.normalise(after))
+        cells = torch.stack([before, after], dim=1)
+        # Features lie in half precision on disk; autocast chooses its own, everything else wants fp32.
+        return cells if torch.is_autocast_enabled(cells.device.type) else cells.float()
+
+    def encode(self, before: Tensor, after: Tensor) -> VisualState:
+        """The model's view of both pictures."""
+        return self.model.encode_cells(self.see(before, after))

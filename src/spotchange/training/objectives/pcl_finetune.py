@@ -1,0 +1,61 @@
+"""IDC-PCL's fine-tuning: masked words with a causal mask on the text, and distractor judging."""
+
+from __future__ import annotations
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from spotchange.config.objectives import PclFinetuneSettings
+from spotchange.data.batches import PairBatch
+from spotchange.errors import ConfigError
+from spotchange.training import processes
+from spotchange.training.objectives.mlm import hide_words, word_loss
+from spotchange.training.objectives.pcl_base import PclObjective
+
+
+class PclFinetuneObjective(PclObjective):
+    """Words from the pictures and the words before them; is there a change, from [IMG1] and [IMG2]."""
+
+    metric = "CIDEr-D"
+    speaks = True
+
+    def __init__(self, model: nn.Module, settings: PclFinetuneSettings, **normalisation: tuple[float, ...]) -> None:
+        super().__init__(model, **normalisation)
+        self.settings = settings
+        if settings.judging and self.model.change_head is None:
+            raise ConfigError("distractor judging trains a head this model lacks: set model.heads.change to true")
+
+    def forward(self, batch: PairBatch) -> dict[str, Tensor]:
+        state = self.encode(batch.before, batch.after)
+        ids, mask = batch.caption_ids, batch.caption_mask
+        if self.settings.positions == "every" or not self.training:
+            outputs = self.model.read_beside_masks(state, ids[:, :-1])
+            logits = self.model.word_logits(outputs, ids.shape[1] - 1)
+            results = word_loss(logits, ids[:, 1:], mask[:, 1:])
+        else:
+            hidden = hide_words(
+                ids, mask, share=self.settings.masked_words, vocabulary=len(self.model.words.words.weight)
+            )
+            outputs = self.model.read_together(state, hidden.ids, mask, hidden.masked, causal=True)
+            logits = self.model.word_logits(outputs, ids.shape[1])
+            results = word_loss(logits, ids, hidden.chosen)
+        if self.settings.judging:
+            # Pictures saw no words on the way, so judging reads what it reads without a sentence.
+            judged = self._judge(
+                self.model.judge_change(outputs[:, : state.tokens.shape[1]]).float(), batch.change_type
+            )
+            results |= {"words": results["loss"].detach(), **judged}
+            results["loss"] = results["loss"] + self.settings.judging * judged["judging"]
+        return results
+
+    def _judge(self, logits: Tensor, change_type: Tensor) -> dict[str, Tensor]:
+        """Two-way, or by kind of change for a head that names kinds; pairs of unknown kind do not count."""
+        kinds = logits.shape[1]
+        known = change_type >= 0 if kinds == 2 else (change_type >= 0) & (change_type < kinds)
+        target = change_type.clamp(min=0, max=kinds - 1)
+        each = F.cross_entropy(logits, target, reduction="none")
+        right = ((logits.argmax(dim=1) != 0) == (target != 0)) & known
+        return {
+            "judging": processes.global_mean((each * known).sum(), known.sum()),
+            "judging_accuracy": right.sum() / known.sum().clamp(min=1),
+        }

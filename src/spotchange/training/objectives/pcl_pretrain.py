@@ -1,0 +1,108 @@
+"""IDC-PCL's pre-training: one task a step, on pairs, on single pictures with captions, or on pictures with classes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from spotchange.config.objectives import PclPretrainSettings
+from spotchange.data.batches import PairBatch
+from spotchange.errors import ConfigError
+from spotchange.training.objectives.fda import aligned_scores, alignment_loss
+from spotchange.training.objectives.fgvc import ClassHeads
+from spotchange.training.objectives.mlm import hide_words, word_loss
+from spotchange.training.objectives.mvcl import cell_loss, hide_cells
+from spotchange.training.objectives.pcl_base import PclObjective
+from spotchange.training.task_batches import CLASSES, FDA, MLM, MVCL, TaskBatch
+
+_FIXED = 7  # seed of what is hidden in validation, so that losses of different steps compare
+
+
+class PclPretrainObjective(PclObjective):
+    """Dispatches a batch to its task; validation on plain pairs measures the masked words."""
+
+    def __init__(self, model: nn.Module, settings: PclPretrainSettings, **normalisation: tuple[float, ...]) -> None:
+        super().__init__(model, **normalisation)
+        self.settings = settings
+        width = self.model.captioner.norm.normalized_shape[0]
+        self.cell_head = nn.Linear(width, self.model.encoder.channels)
+        self.class_heads = None if settings.classes is None else ClassHeads(width=width, classes=settings.classes)
+        self._tasks: dict[str, Any] = {
+            MLM: self.masked_words,
+            MVCL: self.masked_cells,
+            FDA: self.aligning,
+            CLASSES: self.classes,
+        }
+
+    def compile(self, *args: Any, **options: Any) -> None:
+        """Compile every task by itself: which one comes is decided outside the graph."""
+        self._tasks = {name: torch.compile(task, *args, **options) for name, task in self._tasks.items()}
+
+    def forward(self, batch: TaskBatch | PairBatch) -> dict[str, Tensor]:
+        if isinstance(batch, PairBatch):
+            return self.masked_words(TaskBatch(task=MLM, pairs=batch))
+        return self._tasks[batch.task](batch)
+
+    def masked_words(self, batch: TaskBatch) -> dict[str, Tensor]:
+        """MLM."""
+        pairs = batch.pairs
+        hidden = hide_words(
+            pairs.caption_ids,
+            pairs.caption_mask,
+            share=self.settings.masked_words,
+            vocabulary=len(self.model.words.words.weight),
+            generator=self._generator(pairs),
+        )
+        state = self.model.encode_cells(self._cells(batch))
+        outputs = self.model.read_together(state, hidden.ids, pairs.caption_mask, hidden.masked)
+        logits = self.model.word_logits(outputs, hidden.ids.shape[1])
+        return _named(MLM, word_loss(logits, pairs.caption_ids, hidden.chosen))
+
+    def masked_cells(self, batch: TaskBatch) -> dict[str, Tensor]:
+        """MVCL."""
+        cells = self._cells(batch)
+        hidden = hide_cells(cells, share=self.settings.masked_cells, generator=self._generator(batch.pairs))
+        state = self.model.encode_cells(hidden.cells)
+        outputs = self.model.read_together(state, batch.pairs.caption_ids, batch.pairs.caption_mask)
+        # A picture is [IMG] and its cells, so cell c of picture p stands at p (1 + cells) + 1 + c.
+        places = hidden.picture[:, None] * (1 + cells.shape[2]) + 1 + hidden.places
+        rows = torch.arange(len(cells), device=cells.device)[:, None]
+        guesses = self.cell_head(outputs[rows, places])
+        return _named(MVCL, cell_loss(guesses, cells, hidden, temperature=self.settings.mvcl_temperature))
+
+    def aligning(self, batch: TaskBatch) -> dict[str, Tensor]:
+        """FDA."""
+        assert batch.negative_ids is not None
+        assert batch.negative_mask is not None
+        ids = torch.cat([batch.pairs.caption_ids[:, None], batch.negative_ids], dim=1)
+        mask = torch.cat([batch.pairs.caption_mask[:, None], batch.negative_mask], dim=1)
+        scores = aligned_scores(self.model, self.model.encode_cells(self._cells(batch)), ids, mask)
+        return _named(FDA, alignment_loss(scores, temperature=self.settings.fda_temperature))
+
+    def classes(self, batch: TaskBatch) -> dict[str, Tensor]:
+        """The three losses of pictures with classes."""
+        if self.class_heads is None or batch.class_ids is None:
+            raise ConfigError("the data have classes: set stage.objective.classes to how many")
+        cells = self.see(batch.pairs.before, batch.pairs.after)  # (N, 2, cells, channels)
+        alone = self.model.captioner(self.model.encode_cells(cells.flatten(0, 1)[:, None]).tokens)[:, 0]
+        together = self.model.image_outputs(self.model.captioner(self.model.encode_cells(cells).tokens))
+        return self.class_heads(
+            alone.unflatten(0, (-1, 2)), together, batch.class_ids, temperature=self.settings.class_temperature
+        )
+
+    def _cells(self, batch: TaskBatch) -> Tensor:
+        """Both pictures' cells, or those of the only one."""
+        pairs = batch.pairs
+        cells = self.see(pairs.before, pairs.before if batch.single else pairs.after)
+        return cells[:, :1] if batch.single else cells
+
+    def _generator(self, pairs: PairBatch) -> torch.Generator | None:
+        if self.training:
+            return None
+        return torch.Generator(pairs.caption_ids.device).manual_seed(_FIXED)
+
+
+def _named(task: str, results: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {task: results["loss"].detach(), **results}

@@ -1,0 +1,220 @@
+"""From data settings to IDC-PCL's pre-training batches: tasks on pairs, single pictures and classes, in any mix."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from spotchange.config.objectives import PclPretrainSettings
+from spotchange.config.sources import DatasetSource, FeatureSource, MixedSource, StreamSource
+from spotchange.data.batches import PairBatch
+from spotchange.data.cache import open_cache
+from spotchange.data.falsehood import is_false_of_picture
+from spotchange.data.feature_cache import FeatureRow
+from spotchange.data.negatives import NegativeWriter
+from spotchange.data.pair_reader import PairReader
+from spotchange.data.rows import read_rows
+from spotchange.errors import DataError
+from spotchange.files import write_text
+from spotchange.scenes.stream import world_seed
+from spotchange.scenes.world import World
+from spotchange.scenes.writer import captions_text, write_captions
+from spotchange.training.feature_batches import ClassBatches, FeatureBatches, encode_captions
+from spotchange.training.sources import BatchSource, MixedBatches
+from spotchange.training.task_batches import TaskBatches
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+    from spotchange.training.feeding import Feeding
+
+_SCENES_TO_RETRIEVE_FROM = 1000  # of the stream, whose captions never end
+_CAPTIONS_EACH = 3
+
+Negatives = Callable[[PairBatch], tuple[Tensor, Tensor]]
+
+
+def task_source(
+    feeding: Feeding, data: StreamSource | DatasetSource | FeatureSource | MixedSource, pairs: int
+) -> Any:
+    """A source of `TaskBatch`es, which only IDC-PCL's pre-training reads; a mix draws from its sources by weight."""
+    if isinstance(data, MixedSource):
+        sources = [task_source(feeding, each, pairs) for each in data.sources]
+        return MixedBatches(sources, data.weights, seed=feeding.recipe.seed)
+    settings = feeding.recipe.stage.objective
+    assert isinstance(settings, PclPretrainSettings)
+    if isinstance(data, FeatureSource):
+        store = feeding.feature_store(data)
+        if store.facts.task == "classes":
+            numbers = torch.tensor([row.before for row in store.rows])
+            class_ids = [row.class_id for row in store.rows]
+            return _classes(feeding, lambda rows: store.pictures(numbers[rows]), class_ids, pairs)
+    if isinstance(data, DatasetSource) and data.task == "classes":
+        return _classes_on_disk(feeding, data, pairs)
+    source = feeding.source(data, pairs)
+    needed = settings.tasks.fda > 0
+    return TaskBatches(
+        feeding.augmented(source),
+        settings.tasks,
+        seed=feeding.recipe.seed,
+        single=_is_single(data, source),
+        negatives=_negatives(feeding, data, source, settings.negatives) if needed else _none_needed,
+    )
+
+
+def _is_single(data: StreamSource | DatasetSource | FeatureSource, source: BatchSource) -> bool:
+    if isinstance(source, FeatureBatches):
+        return source.store.facts.task == "single"
+    return isinstance(data, DatasetSource) and data.task == "single"
+
+
+def _none_needed(batch: PairBatch) -> tuple[Tensor, Tensor]:
+    raise AssertionError("the task fda has no weight and is never drawn")
+
+
+def _negatives(
+    feeding: Feeding,
+    data: StreamSource | DatasetSource | FeatureSource,
+    source: BatchSource,
+    counts: tuple[int, int, int],
+) -> Negatives:
+    vocabulary = feeding.start.settings.vocabulary
+    encode = _Encoder(feeding.start.tokenizer, max_words=feeding.max_words, pad=vocabulary.pad)
+    if isinstance(data, FeatureSource):
+        assert isinstance(source, FeatureBatches)
+        return StoredNegatives(source, stored_negatives(Path(data.path), source.rows, counts), encode)
+    if isinstance(data, StreamSource):
+        world = World(data.scene_settings(), seed=world_seed(feeding.recipe.seed), device="cpu")
+        scenes = world.scenes(np.arange(_SCENES_TO_RETRIEVE_FROM))
+        captions = captions_text(write_captions(scenes, seed=world.seed, per_pair=_CAPTIONS_EACH))
+        return WrittenNegatives(NegativeWriter(captions, counts=counts), {}, encode)
+    truths: dict[str, list[str]] = {}
+    every: list[str] = []
+    for row in read_rows(data.path, data.split, check_files=False):
+        every += row.captions
+        for caption in row.captions:
+            truths.setdefault(encode.round_trip(caption), []).extend(row.captions)
+    return WrittenNegatives(NegativeWriter(every, counts=counts), truths, encode)
+
+
+class _Encoder:
+    """Sentences to ids and back, by the model's tokenizer."""
+
+    def __init__(self, tokenizer: Tokenizer, *, max_words: int, pad: int) -> None:
+        self._tokenizer, self._max_words, self._pad = tokenizer, max_words, pad
+
+    def ids(self, captions: list[str]) -> tuple[Tensor, Tensor]:
+        """Ids and mask (captions, words)."""
+        return encode_captions(self._tokenizer, captions, max_words=self._max_words, pad=self._pad)
+
+    def text(self, ids: Sequence[int]) -> str:
+        """The sentence of ids, without special tokens."""
+        return self._tokenizer.decode(list(ids), skip_special_tokens=True)
+
+    def round_trip(self, caption: str) -> str:
+        """A caption as it reads once it was cut and encoded: what a batch can tell of it."""
+        ids, mask = self.ids([caption])
+        return self.text(ids[0][mask[0]].tolist())
+
+
+class StoredNegatives:
+    """All negatives of a feature folder's captions, on the device."""
+
+    def __init__(self, source: FeatureBatches, sentences: list[list[str]], encode: _Encoder) -> None:
+        self._source = source
+        count = len(sentences[0])
+        ids, mask = encode.ids([sentence for each in sentences for sentence in each])
+        device = source.store.device
+        self._ids = ids.view(-1, count, ids.shape[1]).to(device)  # (captions, negatives, words)
+        self._mask = mask.view(-1, count, mask.shape[1]).to(device)
+
+    def __call__(self, batch: PairBatch) -> tuple[Tensor, Tensor]:
+        """Of the captions in the batch that the source gave last."""
+        assert self._source.last_captions is not None
+        return self._ids[self._source.last_captions], self._mask[self._source.last_captions]
+
+
+class WrittenNegatives:
+    """Negatives written as captions come by, and remembered."""
+
+    def __init__(self, writer: NegativeWriter, truths: dict[str, list[str]], encode: _Encoder) -> None:
+        self._writer, self._truths, self._encode = writer, truths, encode
+        self._known: dict[str, tuple[Tensor, Tensor]] = {}
+
+    def __call__(self, batch: PairBatch) -> tuple[Tensor, Tensor]:
+        """For every caption of the batch."""
+        rows = zip(batch.caption_ids.tolist(), batch.caption_mask.sum(dim=1).tolist(), strict=True)
+        found = [self._of(self._encode.text(ids[:length])) for ids, length in rows]
+        device = batch.caption_ids.device
+        ids, mask = (torch.stack(parts).to(device) for parts in zip(*found, strict=True))
+        # As wide as the batch's own captions, beside which they are read.
+        missing = batch.caption_ids.shape[1] - ids.shape[2]
+        return F.pad(ids, (0, missing)), F.pad(mask, (0, missing))
+
+    def _of(self, caption: str) -> tuple[Tensor, Tensor]:
+        if caption not in self._known:
+            if len(self._known) > 200_000:
+                self._known.clear()  # an endless stream must not fill the memory
+            written = self._writer.write(caption, truths=self._truths.get(caption, ()))
+            self._known[caption] = self._encode.ids(written)
+        return self._known[caption]
+
+
+def stored_negatives(folder: Path, rows: Sequence[FeatureRow], counts: tuple[int, int, int]) -> list[list[str]]:
+    """Negatives of every caption of a feature folder, in order; written at first use and kept beside the features."""
+    path = folder / f"negatives-{'-'.join(map(str, counts))}.json"
+    if path.is_file():
+        try:
+            kept: list[list[str]] = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise DataError(f"{path} is damaged: {error}", hint="delete it") from error
+        if len(kept) == sum(len(row.captions) for row in rows):
+            return kept
+    writer = NegativeWriter([caption for row in rows for caption in row.captions], counts=counts)
+    found = []
+    for row in rows:
+        things = row.things
+        false = (lambda text, things=things: is_false_of_picture(text, things)) if things else None
+        found += [writer.write(caption, truths=row.captions, false=false) for caption in row.captions]
+    write_text(path, json.dumps(found, ensure_ascii=False))
+    return found
+
+
+def _classes(feeding: Feeding, read: Callable[[Tensor], Tensor], class_ids: list[int], pairs: int) -> ClassBatches:
+    settings = feeding.recipe.stage.objective
+    assert isinstance(settings, PclPretrainSettings)
+    return ClassBatches(
+        read,
+        class_ids,
+        classes=settings.classes,
+        batch=pairs,
+        seed=feeding.recipe.seed,
+        device=feeding.device,
+        rank=feeding.rank,
+        world_size=feeding.processes,
+    )
+
+
+def _classes_on_disk(feeding: Feeding, data: DatasetSource, pairs: int) -> ClassBatches:
+    height, width = feeding.start.settings.vision.image_size
+    folder = open_cache(data.path, data.split, height=height, width=width, cache_dir=data.cache)
+    class_ids: list[Any] = [row.extra.get("class_id") for row in read_rows(data.path, data.split, check_files=False)]
+    if not all(isinstance(each, int) for each in class_ids):
+        raise DataError(f"{data.path} has rows without a column class_id", hint="it cannot serve as task: classes")
+    # Numbers from 0 on, whatever the set calls its classes.
+    known = {each: number for number, each in enumerate(sorted(set(class_ids)))}
+    reader = PairReader(
+        folder, tokenizer=feeding.start.tokenizer, max_words=4, grid=None, protocol="pairs", pin_memory=False
+    )
+
+    def read(rows: Tensor) -> Tensor:
+        return reader.read(rows.numpy(), np.zeros(len(rows), np.int64)).before.to(feeding.device)
+
+    return _classes(feeding, read, [known[each] for each in class_ids], pairs)
