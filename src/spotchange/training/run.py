@@ -10,7 +10,7 @@ from accelerate import Accelerator, DistributedDataParallelKwargs
 from safetensors.torch import load_file, save_file
 
 from spotchange.config.training import Recipe
-from spotchange.errors import InputError
+from spotchange.errors import ConfigError, InputError
 from spotchange.models.folder import LoadedModel, save_model
 from spotchange.training.checkpoints import LAST, recover
 from spotchange.training.feeding import Feeding
@@ -42,6 +42,8 @@ def run_stage(
 def prepare(recipe: Recipe, *, out: Path, device: str = "auto", validate: bool = True) -> Trainer:
     """Everything a run needs, put together; `validate=False` leaves the held-out pairs out, for timing."""
     accelerator = _accelerator(device)
+    if recipe.stage.precision == "bf16" and accelerator.device.type == "cpu":
+        raise ConfigError("stage.precision bf16 needs a GPU", hint="--set stage.precision=fp32")
     torch.compiler.reset()  # graphs of an earlier run in this process would count against this one's limit
     seed_everything(recipe.seed, 0)  # every process begins with the same weights
     start = start_model(recipe)
