@@ -5,6 +5,7 @@ from __future__ import annotations
 import hmac
 import os
 from collections.abc import Callable
+from html import escape
 from importlib import resources
 
 from fastapi import FastAPI
@@ -50,7 +51,9 @@ def make_page(captioner: Captioner, batcher: Batcher, settings: ServerSettings) 
                 batch_tab(answers)
             with gr.Tab("Test it"):
                 scene_tab(answers)
-        gr.HTML(f'<footer class="sc-foot">Model <b>{captioner.name}</b>. Pictures stay on this server.</footer>')
+        gr.HTML(
+            f'<footer class="sc-foot">Model: <b>{escape(captioner.name)}</b>. Pictures stay on this server.</footer>'
+        )
     blocks.queue(default_concurrency_limit=PAIRS_AT_A_TIME, max_size=settings.places, api_open=False)
     page = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     gr.mount_gradio_app(
@@ -86,6 +89,10 @@ def _theme():  # type: ignore[no-untyped-def]  # the framework's types are not o
         button_primary_background_fill_dark="*primary_700",
         button_primary_background_fill_hover_dark="*primary_600",
         button_primary_text_color="white",
+        body_text_color_subdued="*neutral_600",
+        body_text_color_subdued_dark="*neutral_300",
+        block_info_text_color="*neutral_600",
+        block_info_text_color_dark="*neutral_300",
     )
 
 

@@ -33,15 +33,15 @@ def pair_tab(answers: PageAnswers) -> None:
     with gr.Row(equal_height=True):
         before, after = picture_input("Before"), picture_input("After")
     with gr.Row():
-        ask = gr.Button("What changed?", variant="primary", elem_id="ask", scale=2)
-        swap = gr.Button("Swap", elem_id="swap", min_width=90)
-        clear = gr.Button("Clear", elem_id="clear", min_width=90)
+        ask = gr.Button("What changed?", variant="primary", elem_id="ask", scale=2, min_width=190)
+        swap = gr.Button("Swap", elem_id="swap", min_width=70)
+        clear = gr.Button("Clear", elem_id="clear", min_width=70)
     examples = example_pairs()
     if examples:
         gr.HTML('<p class="sc-small sc-label">Examples</p>')
         with gr.Row(elem_classes="sc-examples"):
             for name, first, second in examples:
-                button = gr.Button(name, icon=first, size="sm", min_width=120, elem_classes="sc-example")
+                button = gr.Button(name, icon=first, size="sm", min_width=150, elem_classes="sc-example")
                 button.click(partial(_example, first, second), outputs=[before, after], **_private())
     answer = gr.HTML(message_html(NOTHING_YET), elem_id="answer")
     look = _look(answers)

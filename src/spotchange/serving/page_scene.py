@@ -24,11 +24,13 @@ def scene_tab(answers: PageAnswers) -> None:
     """Build the tab."""
     gr.HTML(f'<p class="sc-small">{escape(HOW)}</p>')
     with gr.Row():
-        kind = gr.Radio(list(KINDS), value=next(iter(KINDS)), label="Change", elem_id="kind", scale=3)
-        seed = gr.Number(value=1, precision=0, minimum=0, maximum=LARGEST_SEED, label="Scene number", elem_id="seed")
+        kind = gr.Radio(list(KINDS), value=next(iter(KINDS)), label="Change", elem_id="kind", scale=3, min_width=320)
+        seed = gr.Number(
+            value=1, precision=0, minimum=0, maximum=LARGEST_SEED, label="Scene number", elem_id="seed", min_width=200
+        )
     with gr.Row():
-        make = gr.Button("Make this scene", variant="primary", elem_id="make", scale=2)
-        surprise = gr.Button("Another scene", elem_id="surprise")
+        make = gr.Button("Make this scene", variant="primary", elem_id="make", scale=2, min_width=160)
+        surprise = gr.Button("Another scene", elem_id="surprise", min_width=140)
     answer = gr.HTML(message_html("The first scene takes a little longer than the next ones."), elem_id="scene-answer")
     show = _make_and_ask(answers)
     make.click(show, inputs=[kind, seed], outputs=answer, api_visibility="private", concurrency_limit=2)
