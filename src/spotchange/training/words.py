@@ -38,7 +38,8 @@ class WordTable:
 
     def pieces_of(self, ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         """Ids and mask (N, words) of scene words as ids and mask (N, at most `context`) of pieces."""
-        pieces = self._table.to(ids.device)[ids]  # (N, words, pieces a word)
+        self._table = self._table.to(ids.device)  # moves once
+        pieces = self._table[ids]  # (N, words, pieces a word)
         pieces = torch.where(mask[..., None], pieces, _EMPTY).flatten(1)
         # A stable sort moves the empty places to the end and keeps the order of all others.
         order = torch.sort((pieces == _EMPTY).to(torch.int8), dim=1, stable=True).indices
