@@ -51,8 +51,8 @@ class Meteor:
         # Compiling and the import of the compiler take seconds, which only METEOR's users should pay.
         from spotchange.metrics.meteor_aligner import align_pairs
 
-        if len(candidates) != len(references) or not candidates:
-            raise InputError(f"METEOR cannot score {len(candidates)} candidates against {len(references)} items")
+        if len(candidates) != len(references) or not candidates or not all(references):
+            raise InputError(f"METEOR needs a reference for each of {len(candidates)} candidates, at least one of both")
         texts = [_joined(candidate).replace("|||", "").replace("  ", " ") for candidate in candidates]
         reference_texts = [[_joined(reference) for reference in one] for one in references]
         lexicon = self._lexicon_of([*texts, *(reference for one in reference_texts for reference in one)])
@@ -69,14 +69,10 @@ class Meteor:
             distinct, lexicon.words, lexicon.sentence_start, lexicon.phrases, lexicon.is_function, lexicon.relations
         )
         scores = meteor_scores(statistics)
-        best = np.empty((len(texts), statistics.shape[1]))
-        first = 0
-        for item, one in enumerate(reference_texts):
-            rows = place[first : first + len(one)]
-            # Of equal references the first counts: argmax returns it.
-            best[item] = statistics[rows[np.argmax(scores[rows])]]
-            first += len(one)
-        return best
+        ends = np.cumsum([len(one) for one in reference_texts])
+        items = np.split(place.reshape(-1), ends[:-1])
+        # Of references that score the same the first counts, which is the one argmax returns.
+        return np.stack([statistics[rows[np.argmax(scores[rows])]] for rows in items])
 
     def _lexicon_of(self, sentences: list[str]) -> Lexicon:
         """Return a lexicon that has these sentences; parts of an evaluation reuse the one of the whole."""

@@ -41,21 +41,21 @@ def _one_of(words: str) -> str:
 
 _LETTER = f"[{LETTERS}]"
 _DIGIT = f"[{DIGITS}]"
-_STARTER = "|".join(f"{word[0]}(?i:{word[1:]})" for word in _SENTENCE_STARTERS.split())
+_STARTER = "|".join(f"{word[0]}(?ai:{word[1:]})" for word in _SENTENCE_STARTERS.split())
 _ALNUM = f"[{LETTERS}{DIGITS}]"
-_ENTITY = "&(?i:[aeiou](?:acute|grave|uml));"
+_ENTITY = "&(?ai:[aeiou](?:acute|grave|uml));"
 # A soft hyphen may stand in a word or number and vanishes.
 _WORD = rf"(?:[{LETTERS}{MARKS}\xad]|{_ENTITY})(?:[{LETTERS}{MARKS}{DIGITS}\xad]|{_ENTITY})*"
 _APOSTROPHE = r"(?:['\x92’]|&apos;)"
 _ANY_APOSTROPHE = r"(?:['\x92’`\x91‘‛]|&apos;)"
-_CLITIC = f"{_APOSTROPHE}(?i:[msd]|re|ve|ll)"
+_CLITIC = f"{_APOSTROPHE}(?ai:[msd]|re|ve|ll)"
 _NEGATION = f"[nN]{_ANY_APOSTROPHE}[tT]"
 _INITIALS = r"[A-Za-z](?:\.[A-Za-z])*\."
 _DOTTED = f"{_WORD}(?:[.!?]{_WORD})+"
 _SEGMENT = f"(?:[dDoOlL]{_ANY_APOSTROPHE}{_ALNUM})?{_ALNUM}+"
 _JOINED = rf"{_SEGMENT}(?:[-_\u058a\u2010\u2011]{_SEGMENT})*"
 _HYPHENATED = r"[A-Za-z0-9][A-Za-z0-9.,\xad]*(?:-(?:[A-Za-z](?:\.[A-Za-z])+\.|[A-Za-z0-9\xad]+))+"
-_AMPERSANDED = "[A-Z]+(?:(?:[+&]|&(?i:amp);)[A-Z]+)+"
+_AMPERSANDED = "[A-Z]+(?:(?:[+&]|&(?ai:amp);)[A-Z]+)+"
 _SLASHED = r"[A-Za-z0-9]+(?:-[A-Za-z]+)*(?:\\?/[A-Za-z0-9]+(?:-[A-Za-z]+)*){1,2}"
 
 # What cannot stand in an address, and what cannot end one.
@@ -75,20 +75,21 @@ _TAG = rf"(?:<{_NAME}(?: +{_NAME}(?: *= *(?:'[^'\n]*'|\"[^\"\n]*\"))?)* */? *>|<
 
 _MARKUP = [
     f"({_TAG})",
-    r"(&(?i:amp|lt|gt|quot|nbsp|mdash|ndash|md|apos|ht|tl|ur|lr|qc|ql|qr|odq|cdq|#[0-9]+);)",
+    r"(&(?ai:amp|lt|gt|quot|nbsp|mdash|ndash|md|apos|ht|tl|ur|lr|qc|ql|qr|odq|cdq|#[0-9]+);)",
 ]
 _ADDRESSES = [
-    rf"((?i:https?)://(?:[^ \t\n\"<>|(){{}}]+{_URL_LAST}|{_ASTRAL}))",
-    rf"((?i:www)\.(?:{_WWW_LABEL}\.)+[A-Za-z]{{2,4}}{_URL_PATH}?)",
-    rf"((?:{_HOST_LABEL}\.)+(?i:com|net|org|edu){_URL_PATH}?)",
-    rf"((?:<|&(?i:lt);)?{_MAIL_LOCAL}@(?:{_MAIL_LABEL}\.)*{_MAIL_LABEL}(?:>|&(?i:gt);)?)",
+    rf"((?ai:https?)://(?:[^ \t\n\"<>|(){{}}]+{_URL_LAST}|{_ASTRAL}))",
+    rf"((?ai:www)\.(?:{_WWW_LABEL}\.)+[A-Za-z]{{2,4}}{_URL_PATH}?)",
+    rf"((?:{_HOST_LABEL}\.)+(?ai:com|net|org|edu){_URL_PATH}?)",
+    rf"((?:<|&(?ai:lt);)?{_MAIL_LOCAL}@(?:{_MAIL_LABEL}\.)*{_MAIL_LABEL}(?:>|&(?ai:gt);)?)",
     "(@[A-Za-z_][A-Za-z0-9_]*)",
     rf"(#[{LETTERS}{MARKS}\xad]+)",
 ]
+_FILE_NAME = rf"([{LETTERS}{DIGITS}\xad]+(?:\.[{LETTERS}{DIGITS}\xad]+)*\.(?ai:{_one_of(_FILE_ENDINGS)}))[\s!?.,]"
 _WORDS = [
-    *(f"(?i:({first}){word[len(first) :]})" for word, first in ASSIMILATED.items()),
-    "(?i:('t)(?:is|was))",
-    f"((?i:{_APOSTROPHE}n{_APOSTROPHE}|(?:[ldj]|ol|dunkin|somethin){_APOSTROPHE}|{_APOSTROPHE}(?:em|till?|cause)"
+    *(f"(?ai:({first}){word[len(first) :]})" for word, first in ASSIMILATED.items()),
+    "(?ai:('t)(?:is|was))",
+    f"((?ai:{_APOSTROPHE}n{_APOSTROPHE}|(?:[ldj]|ol|dunkin|somethin){_APOSTROPHE}|{_APOSTROPHE}(?:em|till?|cause)"
     f"|c{_APOSTROPHE}(?:mon|est)|qu{_APOSTROPHE}(?:il|elle)|e{_APOSTROPHE}er|o{_ANY_APOSTROPHE}o))",
     f"({_CLITIC})[^A-Za-z]",
     r"(')[A-Za-z][^ \t\n]",
@@ -97,7 +98,7 @@ _WORDS = [
     f"({_NEGATION})",
     f"({_CLITIC})",
     f"({_APOSTROPHE}[nN])",
-    f"([yY]{_APOSTROPHE})[A-Za-z]",
+    f"([yY]{_APOSTROPHE}){_LETTER}",
     f"({_APOSTROPHE}[2-9]0s)",
     rf"({_APOSTROPHE}{_DIGIT}{_DIGIT})[ \t\n\xa0]",
     f"([A-HJ-XZdlno]{_ANY_APOSTROPHE}{_LETTER}{_LETTER}+)",
@@ -105,22 +106,23 @@ _WORDS = [
     f"({_WORD})",
     f"({_ALNUM}+)",
     f"({_DOTTED})",
+    *_ADDRESSES,
     # Before a comma, colon or semicolon a word keeps its dot.
     rf"((?:{_DOTTED}|{_HYPHENATED}|{_JOINED}|{_AMPERSANDED}|{_WORD})\.)[,:;]",
     # A single letter loses its dot where a sentence seems to begin.
-    rf"([A-Za-z])\.[ \t\n]+(?:{_STARTER}|{_TAG})[ \t\n]",
+    rf"([A-Za-z])\.[ \t\n\xa0\u2000-\u200a\u3000]+(?:{_STARTER}|{_TAG})[ \t\n]",
     f"({_INITIALS})",
-    rf"((?i:{_one_of(_ABBREVIATIONS)})\.)",
-    rf"((?i:{_one_of(_ENDING_ABBREVIATIONS)})\.)[\s\S]{{1,2}}",
+    rf"((?ai:{_one_of(_ABBREVIATIONS)})\.)",
+    rf"((?ai:{_one_of(_ENDING_ABBREVIATIONS)})\.)[\s\S]{{1,2}}",
     rf"({_one_of(_CASED_ENDING_ABBREVIATIONS)}\.)[\s\S]{{1,2}}",
-    rf"((?i:{_one_of(_NUMBERED_ABBREVIATIONS)})\.)\s?{_DIGIT}",
-    r"((?i:ph)\.[dD]\.?)",
-    r"((?i:non-u\.s))\s",
+    rf"((?ai:{_one_of(_NUMBERED_ABBREVIATIONS)})\.)\s?{_DIGIT}",
+    r"((?ai:ph)\.[dD]\.?)",
+    r"((?ai:non-u\.s))\s",
     f"({_HYPHENATED})",
     f"({_JOINED})",
     f"({_SLASHED})",
     f"({_AMPERSANDED})",
-    rf"({_ALNUM}+(?:\.{_ALNUM}+)*\.(?i:{_one_of(_FILE_ENDINGS)}))[\s!?.,]",
+    _FILE_NAME,
     r"([cC]\+\+|[cCfF]#)",
 ]
 _NUMBERS = [
@@ -142,7 +144,7 @@ _SMILEYS = [
     r"(\([\^x=~<>']-[\^x=~<>'`]\))",
 ]
 _PUNCTUATION = [
-    "(-(?i:lrb|rrb|lcb|rcb|lsb|rsb)-)",
+    "(-(?ai:lrb|rrb|lcb|rcb|lsb|rsb)-)",
     r"(\.{3,5}|\.(?:[ \xa0]\.){2,4})",
     r"([!?]+)",
     "(-+)",
@@ -152,7 +154,9 @@ _PUNCTUATION = [
     rf"([-.,;:'\"`$%&=\\^|~+*/<>()\[\]{{}}_…–—―\x96\x97£€¢¤₠\x80¼½¾⅓⅔⁄{SYMBOLS}])",
 ]
 
-RULES = [re.compile(rule) for rule in _MARKUP + _ADDRESSES + _WORDS + _NUMBERS + _SMILEYS + _PUNCTUATION]
+# Every other rule drops soft hyphens.
+LITERAL_RULES = {re.compile(rule) for rule in [*_ADDRESSES, _FILE_NAME]}
+RULES = [re.compile(rule) for rule in _MARKUP + _WORDS + _NUMBERS + _SMILEYS + _PUNCTUATION]
 
 _SPELLINGS = {
     **dict(zip("()[]{}", ["-lrb-", "-rrb-", "-lsb-", "-rsb-", "-lcb-", "-rcb-"], strict=True)),
@@ -179,8 +183,6 @@ _TAGGED = re.compile(_TAG)
 def respell(token: str) -> str:
     """Return the original's spelling of `token`, lower-cased; empty for what it drops."""
     token = token.lower()
-    if token[:1] != "#" and "@" not in token:
-        token = token.replace("\xad", "")
     if token in _SPELLINGS:
         return _SPELLINGS[token]
     if _DOTS.fullmatch(token):

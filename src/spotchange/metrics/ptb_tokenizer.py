@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 
-from spotchange.metrics.ptb_rules import ASSIMILATED, RULES, respell
+from spotchange.metrics.ptb_rules import ASSIMILATED, LITERAL_RULES, RULES, respell
 
 # The list pycocoevalcap drops. It compares after lower-casing, so bracket names such as -lrb- stay.
 PUNCTUATION = frozenset(
@@ -75,4 +75,5 @@ def _longest(text: str, position: int) -> tuple[str, int]:
             best, best_end = match, match.end()
     if best is None:
         return "", position + 1
-    return best[1], best.end(1)
+    token = best[1] if best.re in LITERAL_RULES else best[1].replace("\xad", "")
+    return token, best.end(1)
