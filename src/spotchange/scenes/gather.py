@@ -48,8 +48,10 @@ REACH = F(6.0)  # the grids cover the ground from -REACH to REACH on both axes, 
 LEVELS, SIDES = 5, 8
 TOP = LEVELS - 1
 AMBIENT = F(0.006)  # what arrives on the backdrop from everywhere else, as radiance of a white surface
-# Light thrown to and fro in the bend between ground and backdrop, and how fast it fades before and behind it; fitted.
+# Light thrown to and fro between ground and backdrop: in the bend, with how fast it fades before and behind it, and
+# high up the wall; fitted.
 BEND_LIGHT, BEND_REACH, BEND_END = F(0.0125), F(4.2), F(0.8)
+WALL_LIGHT, WALL_RISE = F(0.022), F(3.0)
 
 
 @shared
@@ -76,12 +78,13 @@ def blend(grid, i, j, p, q, channel):
 
 
 @shared
-def bounced_at(scene, x, y):
+def bounced_at(scene, x, y, z):
     """Indirect light on the ground, as radiance of a white surface."""
     grid = scene.bounced
     i, j, p, q = cell_weights(grid.shape[0], x, y)
     past = x * BACKDROP_X + y * BACKDROP_Y - BACKDROP_START
     bend = BEND_LIGHT * math.exp(past / BEND_REACH if past < F(0.0) else -past / BEND_END)
+    bend += WALL_LIGHT * z * z / (z * z + WALL_RISE * WALL_RISE)
     return blend(grid, i, j, p, q, 0) + bend, blend(grid, i, j, p, q, 1) + bend, blend(grid, i, j, p, q, 2) + bend
 
 
@@ -113,7 +116,7 @@ def ground_radiance(scene, x, y, z):
     """Radiance of the ground or the backdrop at a point, from the tables."""
     nx, ny, nz = ground_normal(x, y, z)
     light = dimmed_light(scene.lights, clear_at(scene, x, y), x, y, z, nx, ny, nz)
-    return ground_color(scene.look, light, bounced_at(scene, x, y))
+    return ground_color(scene.look, light, bounced_at(scene, x, y, z))
 
 
 @shared

@@ -53,7 +53,7 @@ def shade_ground(scene, x, y, z, dice, trace):
         fill = sharpened(scene, 2, fill, x, y, z, dice)
         sun = sharpened(scene, 3, sun, x, y, z, dice)
     light = dimmed_light(scene.lights, (key, back, fill, sun), x, y, z, nx, ny, nz)
-    return ground_color(scene.look, light, bounced_at(scene, x, y))
+    return ground_color(scene.look, light, bounced_at(scene, x, y, z))
 
 
 @shared
