@@ -3,6 +3,9 @@
 A longest-match lexer: at each position every rule is tried, the longest match wins, and of equals the first. Group 1 of
 a rule is the token; what a rule matches after it is context that counts for the length but is read again. The rules
 were found by observation (feeding the original exhaustive strings), so each line keeps a quirk for parity's sake.
+
+Every caption stands alone. The original reads all captions as one text, so a line end inside a caption shifts the rest,
+and a final "b." loses its dot if the next caption begins with "The": those two are not copied.
 """
 
 from __future__ import annotations
