@@ -224,7 +224,7 @@ class Captioner:
     def _change_type(self, changed: bool, text: str, logits: npt.NDArray[np.float32] | None) -> str | None:
         if not changed:
             return "none"
-        if logits is not None:
+        if logits is not None and len(logits) > 2:  # else the head tells change from none, and the sentence the kind
             return self.loaded.change_types[1 + int(np.argmax(logits[1:]))]
         return change_type_of(text)
 

@@ -45,8 +45,11 @@ def features(
     where = pick_device(device)
 
     from spotchange.training.features import Eyes, dataset_features, scene_features
+    from spotchange.training.randomness import seed_everything
+    from spotchange.training.start import start_model
 
-    eyes = Eyes.of(settings, where)
+    seed_everything(settings.seed, 0)  # as training does, for networks that start random
+    eyes = Eyes.of(start_model(settings), where)
     chosen = cast("Task", task)
     with progress() as bar:
         if scenes is not None:

@@ -64,7 +64,13 @@ class FeatureSource(Settings):
 
     kind: Literal["features"]
     path: str
-    """The feature folder; pairs, single pictures with captions, or pictures with classes."""
+    """The feature folder."""
+    scenes: int | None = Field(default=None, ge=2)
+    """Where the folder does not exist yet: make it first, from so many generated scenes; null: refuse."""
+    task: Literal["pairs", "single", "classes"] = "pairs"
+    """What to make it of: pairs; pictures with descriptions; objects cut out, with classes."""
+    seed: int = 42
+    """Of those scenes, whatever the run's own seed is: all runs share the folder."""
 
 
 class MixedSource(Settings):

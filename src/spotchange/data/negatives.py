@@ -54,6 +54,7 @@ class NegativeWriter:
         self.counts = counts
         self._similar = SimilarCaptions(captions)
         self._kinds = WordKinds(self._similar.captions)
+        self._no_change: dict[str, list[str]] = {}
 
     def write(
         self,
@@ -71,6 +72,8 @@ class NegativeWriter:
             seed: With the caption it fixes the result.
             false: Decides whether a sentence is false; default: what can be told from the true ones.
         """
+        if false is None and says_no_change(caption):
+            return list(self._of_no_change(caption))
         known = [caption, *truths]
         chance = random.Random(f"{seed} {caption}")
         taken = {_plain(each) for each in known}
@@ -89,21 +92,29 @@ class NegativeWriter:
 
         wanted = sum(self.counts)
         retrieve, replace, confuse = self.counts
-        if any(says_no_change(each) for each in known):
-            # No word makes such a sentence false in a way worth learning: all come from pairs that did change.
-            retrieve, replace, confuse = wanted, 0, 0
         result = fresh(self.retrieved(caption), retrieve)
         result += fresh(self.replaced(caption, chance), replace)
         result += fresh(confused(caption), confuse, rearranged=True)
         result += fresh(self.replaced(caption, chance), wanted - len(result))
         result += fresh(self.retrieved(caption), wanted - len(result))
-        if len(result) < wanted:
+        self._check_enough(result, caption)
+        return result
+
+    def _of_no_change(self, caption: str) -> list[str]:
+        """No word makes such a sentence false in a way worth learning: all come from pairs that did change."""
+        if caption not in self._no_change:
+            changes = (other for other in self._similar.ranked(caption) if not says_no_change(other))
+            self._no_change[caption] = list(islice(changes, sum(self.counts)))
+            self._check_enough(self._no_change[caption], caption)
+        return self._no_change[caption]
+
+    def _check_enough(self, found: list[str], caption: str) -> None:
+        if len(found) < sum(self.counts):
             raise DataError(
-                f"only {len(result)} of {wanted} false sentences can be made for {caption!r}: "
+                f"only {len(found)} of {sum(self.counts)} false sentences can be made for {caption!r}: "
                 f"the set's {len(self._similar.captions)} captions are too few or too alike",
                 hint="train on more captions, or leave the task fda out",
             )
-        return result
 
     def retrieved(self, caption: str) -> Iterator[str]:
         """Similar captions of the set, the nearest first."""

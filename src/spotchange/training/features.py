@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from spotchange.config.sources import DatasetSource, StreamSource
-from spotchange.config.training import Recipe
 from spotchange.data.cache import open_cache
 from spotchange.data.feature_cache import FeatureFacts, FeatureRow, Task, write_features
 from spotchange.data.flatfile import FlatFile
@@ -30,8 +29,7 @@ from spotchange.scenes.pictures import draw_pictures
 from spotchange.scenes.stream import world_seed
 from spotchange.scenes.world import World
 from spotchange.scenes.writer import captions_text, write_captions
-from spotchange.training.randomness import seed_everything
-from spotchange.training.start import start_model
+from spotchange.training.start import Start
 
 CAPTIONS_A_PAIR = 3
 _SCENES_AT_ONCE, _PICTURES_AT_ONCE = {"cpu": 8, "cuda": 256}, {"cpu": 16, "cuda": 512}
@@ -51,10 +49,8 @@ class Eyes:
     device: str
 
     @classmethod
-    def of(cls, recipe: Recipe, device: str) -> Eyes:
-        """Those of a recipe's model."""
-        seed_everything(recipe.seed, 0)
-        start = start_model(recipe)
+    def of(cls, start: Start, device: str) -> Eyes:
+        """Those of a model that a recipe starts with."""
         network = getattr(start.model, "encoder", None)
         if not isinstance(network, GridFeatures) or not network.frozen:
             raise ConfigError("features are made by idc-pcl's frozen resnet: set model.vision.freeze_backbone to true")

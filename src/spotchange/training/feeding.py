@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from spotchange.config.sources import DatasetSource, FeatureSource, MixedSource,
 from spotchange.config.training import Recipe
 from spotchange.data.batches import PairBatch
 from spotchange.data.disk import DiskSource
+from spotchange.data.feature_cache import FACTS
 from spotchange.data.rows import list_splits
 from spotchange.errors import ConfigError
 from spotchange.models.grid_features import GridFeatures
@@ -26,6 +28,7 @@ from spotchange.scenes.world import World
 from spotchange.scenes.writer import captions_text, write_captions
 from spotchange.training.augment import augment
 from spotchange.training.feature_batches import FeatureBatches, FeatureStore
+from spotchange.training.features import Eyes, scene_features
 from spotchange.training.pcl_feeding import task_source
 from spotchange.training.sources import BatchSource, ChangedBatches, MixedBatches
 from spotchange.training.start import Start
@@ -50,7 +53,8 @@ class Feeding:
         return self.start.settings.vision.grid
 
     @property
-    def _device_name(self) -> str:
+    def device_name(self) -> str:
+        """The device as scenes call it."""
         return "cpu" if self.device.type == "cpu" else str(self.device)  # a group's CPUs are numbered, scenes' are not
 
     def training(self) -> BatchSource:
@@ -106,7 +110,7 @@ class Feeding:
         height, width = self.start.settings.vision.image_size
         return SceneStream(
             settings.scene_settings(),
-            device=self._device_name,
+            device=self.device_name,
             seed=self.recipe.seed,
             scenes_per_batch=pairs // 2,
             rank=self.rank,
@@ -122,7 +126,7 @@ class Feeding:
         validation = self.recipe.validation
         per_batch = min(validation.pairs_per_batch, validation.pairs) // 2
         stream = self._stream(settings, 2 * per_batch)
-        world = World(stream.settings, seed=world_seed(self.recipe.seed, "val"), device=self._device_name)
+        world = World(stream.settings, seed=world_seed(self.recipe.seed, "val"), device=self.device_name)
         translate = self._translation()
         batches, references, scenes = [], [], []
         for first in range(0, validation.pairs // 2, per_batch):
@@ -181,6 +185,17 @@ class Feeding:
         encoder = getattr(self.start.model, "encoder", None)
         if not isinstance(encoder, GridFeatures) or not encoder.frozen:
             raise ConfigError("features from disk need idc-pcl with a frozen resnet (model.vision.freeze_backbone)")
+        folder = Path(settings.path)
+        if settings.scenes is not None and not (folder / FACTS).exists():
+            eyes = Eyes.of(self.start, self.device_name)
+            scene_features(
+                folder,
+                eyes,
+                StreamSource(kind="stream"),
+                task=settings.task,
+                scenes=settings.scenes,
+                seed=settings.seed,
+            )
         return FeatureStore(settings.path, backbone=encoder.fingerprint(), device=self.device)
 
     @property

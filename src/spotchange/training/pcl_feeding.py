@@ -41,9 +41,7 @@ _CAPTIONS_EACH = 3
 Negatives = Callable[[PairBatch], tuple[Tensor, Tensor]]
 
 
-def task_source(
-    feeding: Feeding, data: StreamSource | DatasetSource | FeatureSource | MixedSource, pairs: int
-) -> Any:
+def task_source(feeding: Feeding, data: StreamSource | DatasetSource | FeatureSource | MixedSource, pairs: int) -> Any:
     """A source of `TaskBatch`es, which only IDC-PCL's pre-training reads; a mix draws from its sources by weight."""
     if isinstance(data, MixedSource):
         sources = [task_source(feeding, each, pairs) for each in data.sources]
@@ -91,7 +89,7 @@ def _negatives(
         assert isinstance(source, FeatureBatches)
         return StoredNegatives(source, stored_negatives(Path(data.path), source.rows, counts), encode)
     if isinstance(data, StreamSource):
-        world = World(data.scene_settings(), seed=world_seed(feeding.recipe.seed), device="cpu")
+        world = World(data.scene_settings(), seed=world_seed(feeding.recipe.seed), device=feeding.device_name)
         scenes = world.scenes(np.arange(_SCENES_TO_RETRIEVE_FROM))
         captions = captions_text(write_captions(scenes, seed=world.seed, per_pair=_CAPTIONS_EACH))
         return WrittenNegatives(NegativeWriter(captions, counts=counts), {}, encode)
