@@ -224,7 +224,6 @@ def draw_tiny(loops: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         broad_rays=1,
         shadow_cells=6,
         shadow_samples=4,
-        trace_shadows=True,
         bounced_cells=3,
         rays=4,
     )

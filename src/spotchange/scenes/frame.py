@@ -35,7 +35,7 @@ from .geometry import (
     objects_near,
 )
 from .lighting import LIGHTS, fill_occluders, prepare_lights
-from .shading import is_calm, sample_color, to_srgb
+from .shading import sample_color, to_srgb
 
 F = np.float32
 
@@ -86,7 +86,10 @@ def prepare_object(row, slot, attributes, placement, look):
 
 
 class Tables(NamedTuple):
-    """Everything the renderer reads and writes about a batch, as arrays of one device."""
+    """Everything the renderer reads and writes about a batch, as arrays of one device.
+
+    The tables of light have one version where no picture after the change is asked for.
+    """
 
     scene_id: Any  # int64 (S,)
     counts: Any  # int32 (S, 2)
@@ -99,9 +102,9 @@ class Tables(NamedTuple):
     used: Any  # int32 (S, 2): how many rows of objects are filled
     lights: Any  # float32 (S, LIGHTS, LIGHT_COLUMNS)
     occluders: Any  # int32 (S, 2, MAX_OBJECTS, LIGHTS): masks of the objects that may shade an object
-    clear: Any  # float32 (S, 2, cells, cells, LIGHTS)
-    bounced: Any  # float32 (S, 2, cells, cells, 3)
-    indirect: Any  # float32 (S, 2, MAX_OBJECTS, LEVELS, SIDES, 3)
+    clear: Any  # float32 (S, versions, cells, cells, LIGHTS)
+    bounced: Any  # float32 (S, versions, cells, cells, 3)
+    indirect: Any  # float32 (S, versions, MAX_OBJECTS, LEVELS, SIDES, 3)
 
 
 class Scene(NamedTuple):
@@ -155,7 +158,8 @@ def fill_clear(index, tables, samples):
     """One light's share at one cell of the ground."""
     cells = tables.clear.shape[2]
     lamp, column, row = index % LIGHTS, index // LIGHTS % cells, index // (LIGHTS * cells) % cells
-    s, version = index // (LIGHTS * cells * cells * 2), index // (LIGHTS * cells * cells) % 2
+    versions = tables.clear.shape[1]
+    s, version = index // (LIGHTS * cells * cells * versions), index // (LIGHTS * cells * cells) % versions
     key = pixel_key(tables.scene_id[s], 16 + version, row * cells + column)
     x, y = cell_centre(column, cells), cell_centre(row, cells)
     share = clear_share(scene_of(tables, s, version), lamp, x, y, key, samples)
@@ -167,7 +171,8 @@ def fill_bounced(index, tables, rays):
     """One cell of the ground's indirect light."""
     cells = tables.bounced.shape[2]
     column, row = index % cells, index // cells % cells
-    s, version = index // (cells * cells * 2), index // (cells * cells) % 2
+    versions = tables.bounced.shape[1]
+    s, version = index // (cells * cells * versions), index // (cells * cells) % versions
     key = pixel_key(tables.scene_id[s], 18 + version, row * cells + column)
     x, y = cell_centre(column, cells), cell_centre(row, cells)
     light = gather(scene_of(tables, s, version), -1, x, y, F(0.0), F(0.0), F(0.0), F(1.0), key, rays)
@@ -179,11 +184,12 @@ def fill_indirect(index, tables, rays):
     """One entry of an object's indirect light."""
     side, level = index % SIDES, index // SIDES % LEVELS
     k = index // (SIDES * LEVELS) % MAX_OBJECTS
-    s, version = index // (SIDES * LEVELS * MAX_OBJECTS * 2), index // (SIDES * LEVELS * MAX_OBJECTS) % 2
+    entries, versions = SIDES * LEVELS * MAX_OBJECTS, tables.indirect.shape[1]
+    s, version = index // (entries * versions), index // entries % versions
     if k < tables.used[s, version]:
         scene = scene_of(tables, s, version)
         x, y, z, nx, ny, nz = patch_of_object(scene.objects, k, level, side)
-        key = pixel_key(tables.scene_id[s], 20 + version, index % (SIDES * LEVELS * MAX_OBJECTS))
+        key = pixel_key(tables.scene_id[s], 20 + version, index % entries)
         store(tables.indirect[s, version, k, level, side], gather(scene, k, x, y, z, nx, ny, nz, key, rays))
 
 
@@ -227,8 +233,8 @@ def object_at(tables, s, picture, row, column, width, height):
 
 @shared
 def draw_pixel(tables, s, picture, row, column, width, height, effort):
-    """Levels of one pixel; effort is (samples, bounces, broad rays a sample, whether to trace the ground's shadows)."""
-    samples, bounces, rays, trace = effort
+    """Levels of one pixel; effort is (samples, bounces, broad rays a sample)."""
+    samples, bounces, rays = effort
     (x, y, z), frame = view_of(tables, s, picture)
     scene = scene_of(tables, s, 1 if picture == AFTER else 0)
     key = pixel_key(tables.scene_id[s], picture, row * width + column)
@@ -236,9 +242,7 @@ def draw_pixel(tables, s, picture, row, column, width, height, effort):
     dx, dy, dz = pixel_ray(frame, F(column) + F(0.5), F(row) + F(0.5), width, height)
     around = F(0.8) * greater(pixel_width, F(2.0) * DOWN / F(height))
     mask = objects_near(scene.objects, scene.count, x, y, z, dx, dy, dz, around)
-    least = 4
-    if mask == 0 and is_calm(scene, x, y, z, dx, dy, dz, trace):
-        least = 1
+    least = 4 if mask != 0 else 1  # the ground's shadows are smooth, one sample tells the pixel
     r, g, b = F(0.0), F(0.0), F(0.0)
     low, high = F(1e9), F(0.0)
     taken = 0
@@ -247,7 +251,7 @@ def draw_pixel(tables, s, picture, row, column, width, height, effort):
         if least > 1:
             u, v = point(dice, 0)
             dx, dy, dz = pixel_ray(frame, F(column) + spread(u), F(row) + spread(v), width, height)
-        sr, sg, sb = sample_color(scene, mask, x, y, z, dx, dy, dz, dice, (bounces, rays, pixel_width, trace))
+        sr, sg, sb = sample_color(scene, mask, x, y, z, dx, dy, dz, dice, (bounces, rays, pixel_width))
         r, g, b = r + sr, g + sg, b + sb
         light = sr + sg + sb
         low, high = lesser(low, light), greater(high, light)

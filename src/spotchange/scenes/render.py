@@ -22,40 +22,23 @@ PICTURES = (BEFORE, AFTER, SAME)
 class Quality:
     """How much work a picture gets."""
 
-    samples: int  # a pixel, 4, 16 or 64; four that agree end a pixel early
+    samples: int  # a pixel, a power of two; four that agree end a pixel early
     bounces: int  # from metal to metal
     broad_rays: int  # a sample into metal's broad lobe; samples x broad_rays at most 64
     shadow_cells: int  # along a side of the ground's grid of shadows
-    shadow_samples: int  # a light and cell
-    trace_shadows: bool  # sharpen the ground's penumbras with rays
+    shadow_samples: int  # a light and cell, 4, 16 or 64; four that agree are enough
     bounced_cells: int
     rays: int  # gathered for an entry of indirect light
 
-    def drawing(self) -> tuple[int, int, int, int]:
+    def drawing(self) -> tuple[int, int, int]:
         """What `frame.draw_pixel` takes."""
-        return self.samples, self.bounces, self.broad_rays, int(self.trace_shadows)
+        return self.samples, self.bounces, self.broad_rays
 
 
 QUALITIES = {
-    "fast": Quality(
-        samples=4,
-        bounces=2,
-        broad_rays=4,
-        shadow_cells=128,
-        shadow_samples=4,
-        trace_shadows=False,
-        bounced_cells=32,
-        rays=16,
-    ),
+    "fast": Quality(samples=4, bounces=2, broad_rays=4, shadow_cells=96, shadow_samples=4, bounced_cells=32, rays=64),
     "faithful": Quality(
-        samples=16,
-        bounces=3,
-        broad_rays=2,
-        shadow_cells=192,
-        shadow_samples=4,
-        trace_shadows=True,
-        bounced_cells=48,
-        rays=64,
+        samples=8, bounces=3, broad_rays=4, shadow_cells=160, shadow_samples=16, bounced_cells=48, rays=64
     ),
 }
 
@@ -90,7 +73,7 @@ def render(
     effort = _quality(quality)
     _check_size(width, height)
     target = _Target(device or device_of(batch))
-    tables = target.tables(batch, effort)
+    tables = target.tables(batch, effort, 2 if AFTER in pictures else 1)
     codes = _codes(pictures)
     images = target.empty((len(batch), len(pictures), 3, height, width), "uint8")
     ids = target.empty((len(batch), len(pictures), height, width), "uint8")
@@ -190,7 +173,7 @@ class _Target:
 
         return torch.as_tensor(array, device=self.device).to(getattr(torch, kind)).contiguous()
 
-    def tables(self, batch: SceneBatch, effort: Quality | None) -> Any:
+    def tables(self, batch: SceneBatch, effort: Quality | None, versions: int = 2) -> Any:
         from .frame import Tables
         from .gather import LEVELS, SIDES
         from .geometry import OBJECT_COLUMNS
@@ -211,8 +194,8 @@ class _Target:
             used=self.empty((scenes, 2), "int32"),
             lights=self.empty((scenes, LIGHTS, LIGHT_COLUMNS), "float32"),
             occluders=self.empty((scenes, 2, MAX_OBJECTS, LIGHTS), "int32"),
-            clear=self.empty((scenes, 2, cells, cells, LIGHTS), "float32"),
-            bounced=self.empty((scenes, 2, bounced, bounced, 3), "float32"),
-            indirect=self.empty((scenes, 2, MAX_OBJECTS, LEVELS, SIDES, 3), "float32"),
+            clear=self.empty((scenes, versions, cells, cells, LIGHTS), "float32"),
+            bounced=self.empty((scenes, versions, bounced, bounced, 3), "float32"),
+            indirect=self.empty((scenes, versions, MAX_OBJECTS, LEVELS, SIDES, 3), "float32"),
         )
         return self.loops.as_arrays(tables)

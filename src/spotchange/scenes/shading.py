@@ -9,7 +9,7 @@ import numpy as np
 from . import look as looks
 from .chance import point
 from .compile import greater, lesser, shared
-from .gather import bounced_at, clear_at, ground_color, ground_radiance, indirect_on_object
+from .gather import ground_radiance, indirect_on_object
 from .geometry import (
     BLUE,
     FAR,
@@ -18,12 +18,11 @@ from .geometry import (
     RED,
     everything,
     first_hit,
-    ground_normal,
     hit_ground,
     object_normal,
     without,
 )
-from .lighting import INTENSITY, LIGHTS, dimmed_light, lamps_in_mirror, light_from, sees_light
+from .lighting import INTENSITY, LIGHTS, lamps_in_mirror, light_from, sees_light
 from .materials import FILM_ALPHA, FILM_COLOR, beckmann, fresnel, half_way, mirror_ray, velvet
 from .metal import broad_lobe, brushed_frame, lamp_gloss, metal_color, rounding_at
 
@@ -31,40 +30,6 @@ F = np.float32
 
 LAST_MIRROR = F(0.10)  # radiance that stands for what a ray would still meet when its bounces are used up
 SHEEN_INDEX, FILM_INDEX = F(1.4), F(1.2)
-
-
-@shared
-def sharpened(scene, lamp, clear, x, y, z, dice):
-    """A light's share at a ground point: certain where the table says all or nothing, else one shadow ray."""
-    if clear < F(0.001) or clear > F(0.999):
-        return clear
-    u, v = point(dice, 1 + lamp)
-    return sees_light(scene, lamp, everything(scene.count), x, y, z, u, v)
-
-
-@shared
-def shade_ground(scene, x, y, z, dice, trace):
-    """Ground or backdrop seen directly; with `trace` its shadows have sharp edges."""
-    nx, ny, nz = ground_normal(x, y, z)
-    key, back, fill, sun = clear_at(scene, x, y)
-    if trace:
-        key = sharpened(scene, 0, key, x, y, z, dice)
-        back = sharpened(scene, 1, back, x, y, z, dice)
-        fill = sharpened(scene, 2, fill, x, y, z, dice)
-        sun = sharpened(scene, 3, sun, x, y, z, dice)
-    light = dimmed_light(scene.lights, (key, back, fill, sun), x, y, z, nx, ny, nz)
-    return ground_color(scene.look, light, bounced_at(scene, x, y, z))
-
-
-@shared
-def is_calm(scene, x, y, z, dx, dy, dz, trace):
-    """Whether a ray that meets no object ends on ground where one sample tells the whole pixel."""
-    if not trace:
-        return True
-    t = hit_ground(x, y, z, dx, dy, dz)
-    key, back, fill, sun = clear_at(scene, x + t * dx, y + t * dy)
-    low = lesser(lesser(key, back), lesser(fill, sun))
-    return low > F(0.999)
 
 
 @shared
@@ -110,10 +75,10 @@ def shade_rubber(scene, k, x, y, z, dx, dy, dz, dice):
 def sample_color(scene, mask, ox, oy, oz, dx, dy, dz, dice, effort):
     """Linear colour along one ray from the camera that may meet only the masked objects first.
 
-    Effort is (bounces, broad rays a sample, width of a pixel, whether to trace the ground's shadows).
+    Effort is (bounces, broad rays a sample, width of a pixel).
     """
     look, objects = scene.look, scene.objects
-    bounces, broad_rays, pixel_width, trace = effort
+    bounces, broad_rays, pixel_width = effort
     r, g, b = F(0.0), F(0.0), F(0.0)
     tr, tg, tb = F(1.0), F(1.0), F(1.0)
     lamps_show = False
@@ -126,8 +91,6 @@ def sample_color(scene, mask, ox, oy, oz, dx, dy, dz, dice, effort):
         if k < 0:
             if t >= FAR:
                 cr, cg, cb = look[looks.SKY_RED], look[looks.SKY_GREEN], look[looks.SKY_BLUE]
-            elif bounce == 0:
-                cr, cg, cb = shade_ground(scene, x, y, z, dice, trace)
             else:
                 cr, cg, cb = ground_radiance(scene, x, y, z)
             return r + tr * cr, g + tg * cg, b + tb * cb
