@@ -23,6 +23,23 @@ from PIL import Image
 
 from spotchange.captioner import Captioner, load
 
+OUTSIDE = "outside.log"
+# Loaded by every server's interpreter: writes down each name it looks up and each address it calls beyond loopback.
+WATCH = f"""
+import sys
+def watch(event, arguments):
+    host = None
+    if event == "socket.getaddrinfo":
+        host = arguments[0]
+    elif event == "socket.connect" and isinstance(arguments[1], tuple):
+        host = arguments[1][0]
+    if isinstance(host, bytes):
+        host = host.decode()
+    if host and host not in ("127.0.0.1", "localhost", "::1"):
+        with open({OUTSIDE!r}, "a") as log:
+            log.write(event + " " + host + chr(10))
+sys.addaudithook(watch)
+"""
 READY_SECONDS = 60  # a busy machine; benchmarks/serve_load.py prints how long it really takes
 
 
@@ -94,6 +111,7 @@ class RunningServer:
     """A server in a process of its own."""
 
     process: subprocess.Popen[str]
+    folder: Path
     address: str = ""
     log: list[str] = field(default_factory=list)
     seconds_to_ready: float = 0.0
@@ -103,11 +121,16 @@ class RunningServer:
         self.process.send_signal(number)
         code = self.process.wait(timeout)
         self.reader.join(5)
+        called = self.folder / OUTSIDE
+        assert not called.exists(), called.read_text()
         return code
 
 
 def start_server(model: Path, *options: str, folder: Path, **environment: str) -> RunningServer:
     """Start `spotchange serve` on a free port and wait until it is ready."""
+    (folder / "sitecustomize.py").write_text(WATCH)
+    environment |= {"TMPDIR": str(folder), "PYTHONPATH": str(folder)}
+    environment |= {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "2"}
     started = time.monotonic()
     process = subprocess.Popen(
         [
@@ -127,9 +150,9 @@ def start_server(model: Path, *options: str, folder: Path, **environment: str) -
         stdout=subprocess.DEVNULL,
         text=True,
         cwd=folder,
-        env=os.environ | {"TMPDIR": str(folder), "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "2"} | environment,
+        env=os.environ | environment,
     )
-    server = RunningServer(process)
+    server = RunningServer(process, folder)
 
     def read_log() -> None:
         assert process.stderr is not None
