@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from spotchange.cli.align import align
 from spotchange.cli.output import notes, print_json, print_line, tables
 from spotchange.errors import InputError
 
@@ -134,6 +135,9 @@ def attention(
     with atomic_path(out) as temporary:
         figure.save(temporary, format="PNG")
     print_line(str(out))
+
+
+app.command(epilog="Example: spotchange models align before.png after.png --model out/pcl/best --out words.png")(align)
 
 
 def _in_words(settings: ModelSettings) -> tuple[str, str, str, str]:

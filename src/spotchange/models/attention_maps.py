@@ -73,7 +73,7 @@ def attention_figure(
         left = _GAP + column * (width + _GAP)
         pen.text((left, 5), title, fill=_INK, font=font)
         for row, picture in enumerate(pictures):
-            cell = picture if column == 0 else _heated(picture, list(maps.values())[column - 1][row])
+            cell = picture if column == 0 else heated(picture, list(maps.values())[column - 1][row])
             top = _BAND + row * (_CELL_HEIGHT + _GAP)
             sheet.paste(cell, (left, top))
             if column == 0:
@@ -85,7 +85,7 @@ def attention_figure(
     return sheet
 
 
-def _heated(picture: Image.Image, heat: Tensor) -> Image.Image:
+def heated(picture: Image.Image, heat: Tensor) -> Image.Image:
     """The picture in grey under the colours of `heat` (rows, columns) in [0, 1]."""
     plane = Image.fromarray((heat.float().cpu().numpy() * 255).astype(np.uint8))
     level = np.asarray(plane.resize(picture.size, Image.Resampling.BICUBIC), dtype=np.float32) / 255 * (len(_HEAT) - 1)

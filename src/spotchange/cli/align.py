@@ -1,0 +1,38 @@
+"""`spotchange models align`: where each word of IDC-PCL's caption comes from, as a picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from spotchange.cli.output import print_line
+from spotchange.errors import InputError
+
+
+def align(
+    before: Annotated[Path, typer.Argument(help="The picture before.")],
+    after: Annotated[Path, typer.Argument(help="The picture after.")],
+    model: Annotated[str, typer.Option(help="A model folder of idc-pcl.")],
+    out: Annotated[Path, typer.Option(help="PNG to write.")],
+) -> None:
+    """Draw, for each word of the caption, the attention of the cross-modal transformer over both pictures."""
+    if out.suffix.lower() != ".png":
+        raise InputError(f"--out {out} must end in .png")
+
+    from spotchange.captioner.loading import model_folder
+    from spotchange.files import atomic_path
+    from spotchange.images import read_pair
+    from spotchange.models.alignment import alignment_figure, word_alignment
+    from spotchange.models.folder import load_model
+
+    pictures = read_pair(before, after)
+    loaded = load_model(model_folder(model))
+    seen = [loaded.preprocess([picture]) for picture in pictures]
+    ids, maps = word_alignment(loaded.model, seen[0], seen[1])
+    words = [loaded.decode([word]) for word in ids]
+    figure = alignment_figure(pictures[0], pictures[1], words, maps, caption=loaded.decode(ids))
+    with atomic_path(out) as temporary:
+        figure.save(temporary, format="PNG")
+    print_line(str(out))
