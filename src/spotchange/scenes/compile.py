@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,20 +18,19 @@ import numba
 OPTIONS: dict[str, Any] = {"fastmath": True, "error_model": "numpy"}
 
 SOURCES = (
-    *(
-        "arrays",
-        "look",
-        "compile",
-        "camera",
-        "geometry",
-        "chance",
-        "lighting",
-        "gather",
-        "materials",
-        "metal",
-        "shading",
-    ),
-    *("frame", "render_cpu"),
+    "arrays",
+    "look",
+    "compile",
+    "camera",
+    "geometry",
+    "chance",
+    "lighting",
+    "gather",
+    "materials",
+    "metal",
+    "shading",
+    "frame",
+    "render_cpu",
 )
 
 shared = numba.njit(no_cpython_wrapper=True, **OPTIONS)
@@ -42,21 +42,29 @@ def cached_loop(function: Callable[..., Any]) -> Any:
     Numba notices a change only in the file of the cached function itself, so the folder's name carries a digest of
     all the renderer's sources: an edit in any of them compiles anew.
     """
+    folder = _cache_folder()
+    if folder is None:
+        return numba.njit(nogil=True, **OPTIONS)(function)
     previous = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = str(_cache_folder())
+    numba.config.CACHE_DIR = str(folder)
     try:
         return numba.njit(nogil=True, cache=True, **OPTIONS)(function)
-    except (RuntimeError, OSError):  # nowhere to write: compile in memory
-        return numba.njit(nogil=True, **OPTIONS)(function)
     finally:
         numba.config.CACHE_DIR = previous
 
 
-def _cache_folder() -> Path:
+@cache
+def _cache_folder() -> Path | None:
+    """A folder for these very sources, or None where none can be written: then every process compiles for itself."""
     here = Path(__file__).parent
     digest = hashlib.sha256(b"".join((here / f"{name}.py").read_bytes() for name in SOURCES)).hexdigest()[:16]
-    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return base / "spotchange" / f"renderer-{digest}"
+    try:
+        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        folder = base / "spotchange" / f"renderer-{digest}"
+        folder.mkdir(parents=True, exist_ok=True)
+    except (OSError, RuntimeError):
+        return None
+    return folder if os.access(folder, os.W_OK) else None
 
 
 @shared

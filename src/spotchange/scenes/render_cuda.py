@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import cuda
+from numba import config, cuda
 
 from .frame import Tables, draw_pixel, fill_bounced, fill_clear, fill_indirect, object_at, picture_at, prepare_scene
+
+config.CUDA_LOW_OCCUPANCY_WARNINGS = 0  # one scene is a fair request, if a small one
 
 THREADS = 128
 TILE_WIDTH, TILE_HEIGHT = 8, 16  # threads of a block cover a patch of the picture, so that they meet the same objects
