@@ -126,7 +126,8 @@ def print_table(results: list[dict[str, Any]]) -> None:
     groups = {name: group for name, group in groups.items() if group}
     print(f"{'median over pictures':22}" + "".join(f"{f'{name} ({len(group)})':>16}" for name, group in groups.items()))
     for key in (key for key in results[0] if key not in ("id", "ours", "theirs")):
-        values = [np.nanmedian([r[key] for r in group]) for group in groups.values()]
+        seen = [[r[key] for r in group if not np.isnan(r[key])] for group in groups.values()]
+        values = [np.median(values) if values else float("nan") for values in seen]
         print(f"{key:22}" + "".join(f"{value:16.3f}" for value in values))
 
 

@@ -30,6 +30,7 @@ from .geometry import (
     SPHERE,
     X,
     Y,
+    beside_objects,
     everything,
     first_hit,
     objects_near,
@@ -161,8 +162,9 @@ def fill_clear(index, tables, samples):
     versions = tables.clear.shape[1]
     s, version = index // (LIGHTS * cells * cells * versions), index // (LIGHTS * cells * cells) % versions
     key = pixel_key(tables.scene_id[s], 16 + version, row * cells + column)
-    x, y = cell_centre(column, cells), cell_centre(row, cells)
-    share = clear_share(scene_of(tables, s, version), lamp, x, y, key, samples)
+    scene = scene_of(tables, s, version)
+    x, y = beside_objects(scene.objects, scene.count, cell_centre(column, cells), cell_centre(row, cells))
+    share = clear_share(scene, lamp, x, y, key, samples)
     tables.clear[s, version, row, column, lamp] = share
 
 
@@ -174,8 +176,9 @@ def fill_bounced(index, tables, rays):
     versions = tables.bounced.shape[1]
     s, version = index // (cells * cells * versions), index // (cells * cells) % versions
     key = pixel_key(tables.scene_id[s], 18 + version, row * cells + column)
-    x, y = cell_centre(column, cells), cell_centre(row, cells)
-    light = gather(scene_of(tables, s, version), -1, x, y, F(0.0), F(0.0), F(0.0), F(1.0), key, rays)
+    scene = scene_of(tables, s, version)
+    x, y = beside_objects(scene.objects, scene.count, cell_centre(column, cells), cell_centre(row, cells))
+    light = gather(scene, -1, x, y, F(0.0), F(0.0), F(0.0), F(1.0), key, rays)
     store(tables.bounced[s, version, row, column], light)
 
 

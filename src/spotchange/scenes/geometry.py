@@ -199,6 +199,28 @@ def object_normal(objects, k, x, y, z):
 
 
 @shared
+def beside_objects(objects, count, x, y):
+    """A ground point, or the nearest free one where a cube or cylinder stands on it."""
+    for k in range(count):
+        half = objects[k, HALF] + F(0.01)
+        px, py = x - objects[k, X], y - objects[k, Y]
+        if objects[k, KIND] == F(CYLINDER):
+            radius = math.sqrt(px * px + py * py) + F(1e-6)
+            if radius < half:
+                return objects[k, X] + px * half / radius, objects[k, Y] + py * half / radius
+        elif objects[k, KIND] == F(CUBE):
+            cos, sin = objects[k, COS], objects[k, SIN]
+            lx, ly = cos * px + sin * py, cos * py - sin * px
+            if abs(lx) < half and abs(ly) < half:
+                if abs(lx) > abs(ly):
+                    lx = math.copysign(half, lx)
+                else:
+                    ly = math.copysign(half, ly)
+                return objects[k, X] + cos * lx - sin * ly, objects[k, Y] + sin * lx + cos * ly
+    return x, y
+
+
+@shared
 def is_across(x, y):
     """Whether a point lies between the left and right edges of the ground."""
     right = y * -BACKDROP_X + x * BACKDROP_Y

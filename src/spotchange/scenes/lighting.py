@@ -168,29 +168,29 @@ def fill_occluders(occluders, objects, count, lights):
 
 
 @shared
+def meets_light(lights, lamp, x, y, z, dx, dy, dz, limit):
+    """Whether a ray of length limit ends on a light's bright side."""
+    facing = dx * lights[lamp, NX] + dy * lights[lamp, NX + 1] + dz * lights[lamp, NX + 2]
+    if lamp == SUN:  # its normal is kept towards the sun
+        return limit >= FAR and facing > F(0.0) and F(1.0) - facing * facing < (SUN_SPREAD * facing) ** 2
+    px, py, pz = lights[lamp, PX] - x, lights[lamp, PX + 1] - y, lights[lamp, PX + 2] - z
+    t = (px * lights[lamp, NX] + py * lights[lamp, NX + 1] + pz * lights[lamp, NX + 2]) / facing
+    if facing >= F(0.0) or t <= F(0.0) or t >= limit:
+        return False
+    px, py, pz = t * dx - px, t * dy - py, t * dz - pz
+    ux, uy, uz = lights[lamp, UX], lights[lamp, UX + 1], lights[lamp, UX + 2]
+    p = px * ux + py * uy + pz * uz
+    q = px * lights[lamp, VX] + py * lights[lamp, VX + 1] + pz * lights[lamp, VX + 2]
+    size = ux * ux + uy * uy + uz * uz
+    return abs(p) < size and abs(q) < size
+
+
+@shared
 def lamps_in_mirror(lights, x, y, z, dx, dy, dz, limit):
     """Radiance of the lamps and the sun met by a ray of length limit."""
     r, g, b = F(0.0), F(0.0), F(0.0)
     for lamp in range(LIGHTS):
-        if lamp == SUN:
-            if limit < FAR:
-                continue
-            t = dx * lights[lamp, NX] + dy * lights[lamp, NX + 1] + dz * lights[lamp, NX + 2]
-            seen = t > F(0.0) and F(1.0) - t * t < SUN_SPREAD * SUN_SPREAD * t * t
-        else:
-            away = dx * lights[lamp, NX] + dy * lights[lamp, NX + 1] + dz * lights[lamp, NX + 2]
-            px, py, pz = lights[lamp, PX] - x, lights[lamp, PX + 1] - y, lights[lamp, PX + 2] - z
-            t = (px * lights[lamp, NX] + py * lights[lamp, NX + 1] + pz * lights[lamp, NX + 2]) / away
-            px, py, pz = t * dx - px, t * dy - py, t * dz - pz
-            p = px * lights[lamp, UX] + py * lights[lamp, UX + 1] + pz * lights[lamp, UX + 2]
-            q = px * lights[lamp, VX] + py * lights[lamp, VX + 1] + pz * lights[lamp, VX + 2]
-            size = (
-                lights[lamp, UX] * lights[lamp, UX]
-                + lights[lamp, UX + 1] * lights[lamp, UX + 1]
-                + lights[lamp, UX + 2] * lights[lamp, UX + 2]
-            )
-            seen = away < F(0.0) and t > F(0.0) and t < limit and abs(p) < size and abs(q) < size
-        if seen:
+        if meets_light(lights, lamp, x, y, z, dx, dy, dz, limit):
             r += lights[lamp, RADIANCE]
             g += lights[lamp, RADIANCE + 1]
             b += lights[lamp, RADIANCE + 2]

@@ -12,7 +12,7 @@ import numpy as np
 
 from . import look as looks
 from .chance import point
-from .compile import greater, shared
+from .compile import greater, lesser, shared
 from .gather import ground_radiance, indirect_on_object
 from .geometry import (
     BLUE,
@@ -34,7 +34,7 @@ from .geometry import (
     object_normal,
     without,
 )
-from .lighting import INTENSITY, LIGHTS, light_from, matte_light, sees_light
+from .lighting import INTENSITY, LIGHTS, RADIANCE, light_from, matte_light, meets_light, sees_light
 from .materials import ggx, mirror_ray
 
 F = np.float32
@@ -54,11 +54,12 @@ def brushed_frame(objects, k, x, y, nx, ny, nz):
 
 
 @shared
-def lamp_gloss(scene, k, x, y, z, nx, ny, nz, dx, dy, dz, frame, along, across, dice):
-    """Light of the lamps off a rough metal lobe."""
+def lamp_gloss(scene, k, x, y, z, nx, ny, nz, dx, dy, dz, frame, along, across, dice, images):
+    """Light of the lamps off a rough metal lobe; with `images` the lamps' own mirror images stand out of it."""
     lights = scene.lights
     tx, ty, tz, bx, by, bz = frame
-    cos_out = greater(-(nx * dx + ny * dy + nz * dz), F(0.02))
+    dot = nx * dx + ny * dy + nz * dz
+    mx, my, mz = dx - F(2.0) * dot * nx, dy - F(2.0) * dot * ny, dz - F(2.0) * dot * nz
     r, g, b = F(0.0), F(0.0), F(0.0)
     for lamp in range(LIGHTS):
         lx, ly, lz, strength = light_from(lights, lamp, x, y, z)
@@ -68,7 +69,12 @@ def lamp_gloss(scene, k, x, y, z, nx, ny, nz, dx, dy, dz, frame, along, across, 
             scale = F(1.0) / math.sqrt(hx * hx + hy * hy + hz * hz + F(1e-12))
             hx, hy, hz = hx * scale, hy * scale, hz * scale
             ht, hb, hn = hx * tx + hy * ty + hz * tz, hx * bx + hy * by + hz * bz, hx * nx + hy * ny + hz * nz
-            gloss = ggx(cos_in, cos_out, ht, hb, hn, along, across) * strength
+            gloss = ggx(cos_in, greater(-dot, F(0.02)), ht, hb, hn, along, across) * strength
+            if images:
+                # A narrow lobe sees the whole lamp or, off its edge, a glow that falls to less than half at once.
+                whole = lights[lamp, RADIANCE] / lights[lamp, INTENSITY]
+                seen = meets_light(lights, lamp, x, y, z, mx, my, mz, FAR)
+                gloss = whole if seen else lesser(gloss, F(0.4) * whole)
             if gloss > F(1e-3):  # else too little to be worth a shadow ray
                 u, v = point(dice, 1 + lamp)
                 gloss *= sees_light(scene, lamp, scene.occluders[k, lamp], x, y, z, u, v)
@@ -139,5 +145,5 @@ def broad_lobe(scene, k, x, y, z, nx, ny, nz, dx, dy, dz, frame, dice, rays):
             p, q, s = glimpse(scene, mask, x, y, z, ex, ey, ez)
             r, g, b = r + weight * p, g + weight * q, b + weight * s
     share = F(1.0) / F(rays)
-    p, q, s = lamp_gloss(scene, k, x, y, z, nx, ny, nz, dx, dy, dz, frame, along, across, dice)
+    p, q, s = lamp_gloss(scene, k, x, y, z, nx, ny, nz, dx, dy, dz, frame, along, across, dice, False)
     return r * share + p, g * share + q, b * share + s

@@ -106,7 +106,7 @@ def sample_color(scene, mask, ox, oy, oz, dx, dy, dz, dice, effort):
         if bounce == bounces:
             return r + tr * LAST_MIRROR, g + tg * LAST_MIRROR, b + tb * LAST_MIRROR
         share, alpha = look[looks.SHARP_SHARE], look[looks.SHARP_ROUGHNESS] * look[looks.SHARP_ROUGHNESS]
-        lamps_show = True
+        lamps_show = bounce > 0
         frame = brushed_frame(objects, k, x, y, nx, ny, nz)
         if bounce == 0:
             rest = F(1.0) - share
@@ -114,13 +114,11 @@ def sample_color(scene, mask, ox, oy, oz, dx, dy, dz, dice, effort):
             r, g, b = r + tr * rest * cr, g + tg * rest * cg, b + tb * rest * cb
             # Beyond the first mirror both lobes follow the sharp ray.
             tr, tg, tb = tr * share, tg * share, tb * share
+            # On a rounded edge a pixel sees a fan of directions: spread the lamps over it instead of hoping to hit one.
             bend = t * pixel_width / rounding_at(objects, k, nx, ny, nz)
-            if bend > F(0.0):
-                # On a rounded edge a pixel sees a fan of directions: spread the lamps over it instead of hoping to hit.
-                lamps_show = False
-                spread = math.sqrt((alpha + bend * F(0.5)) * F(0.03))
-                cr, cg, cb = lamp_gloss(scene, k, x, y, z, nx, ny, nz, dx, dy, dz, frame, spread, spread, dice)
-                r, g, b = r + tr * cr, g + tg * cg, b + tb * cb
+            lobe = math.sqrt((alpha + bend * F(0.5)) * F(0.03)) if bend > F(0.0) else alpha
+            cr, cg, cb = lamp_gloss(scene, k, x, y, z, nx, ny, nz, dx, dy, dz, frame, lobe, lobe, dice, bend <= F(0.0))
+            r, g, b = r + tr * cr, g + tg * cg, b + tb * cb
         u, v = point(dice, 20 + bounce)
         dx, dy, dz, weight = mirror_ray(dx, dy, dz, nx, ny, nz, frame, alpha, alpha, u, v)
         if weight <= F(0.0):
