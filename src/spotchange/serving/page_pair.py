@@ -32,8 +32,8 @@ def pair_tab(answers: PageAnswers) -> None:
     """Build the tab."""
     with gr.Row(equal_height=True):
         before, after = picture_input("Before"), picture_input("After")
-    with gr.Row():
-        ask = gr.Button("What changed?", variant="primary", elem_id="ask", scale=2, min_width=190)
+    with gr.Row(elem_classes="sc-actions"):
+        ask = gr.Button("What changed?", variant="primary", elem_id="ask", scale=2, min_width=165)
         swap = gr.Button("Swap", elem_id="swap", min_width=70)
         clear = gr.Button("Clear", elem_id="clear", min_width=70)
     examples = example_pairs()

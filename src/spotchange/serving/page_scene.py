@@ -28,8 +28,8 @@ def scene_tab(answers: PageAnswers) -> None:
         seed = gr.Number(
             value=1, precision=0, minimum=0, maximum=LARGEST_SEED, label="Scene number", elem_id="seed", min_width=200
         )
-    with gr.Row():
-        make = gr.Button("Make this scene", variant="primary", elem_id="make", scale=2, min_width=160)
+    with gr.Row(elem_classes="sc-actions"):
+        make = gr.Button("Make it", variant="primary", elem_id="make", scale=2, min_width=160)
         surprise = gr.Button("Another scene", elem_id="surprise", min_width=140)
     answer = gr.HTML(message_html("The first scene takes a little longer than the next ones."), elem_id="scene-answer")
     show = _make_and_ask(answers)
