@@ -1,0 +1,302 @@
+"""IDC-PCL's data: features made once, batches from them, tasks by weight, negatives, classes; resumable throughout."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from spotchange.config.ablation import Ablation
+from spotchange.config.objectives import PclTaskWeights
+from spotchange.config.sources import DatasetSource, FeatureSource, StreamSource
+from spotchange.config.training import Recipe
+from spotchange.data.feature_cache import FeatureFacts, FeatureRow, read_feature_rows, write_features
+from spotchange.errors import ConfigError, DataError
+from spotchange.scenes.vocabulary import build_tokenizer
+from spotchange.training.ablation import plan
+from spotchange.training.feature_batches import ClassBatches, FeatureBatches, FeatureStore, encode_captions
+from spotchange.training.features import Eyes, dataset_features, scene_features
+from spotchange.training.feeding import Feeding
+from spotchange.training.pcl_feeding import stored_negatives, task_source
+from spotchange.training.randomness import seed_everything
+from spotchange.training.run import run_stage
+from spotchange.training.start import start_model
+from spotchange.training.stopping import StopRequest
+from spotchange.training.task_batches import TaskBatches
+
+RECIPE: dict[str, Any] = {
+    "name": "tiny-pcl",
+    "seed": 1,
+    "model": {
+        "preset": "idc-pcl-resnet50",
+        "vision": {"resnet_depths": [1, 1, 1, 1], "resnet_channels": [8, 8, 8, 16], "image_size": [64, 96]},
+        "text": {"width": 32, "context": 24},
+        "captioner": {"width": 32, "heads": 2, "decoder_layers": 1, "dropout": 0.1},
+        "vocabulary": {"size": 80, "begin": 1, "end": 2, "pad": 0},
+    },
+    "data": {"kind": "stream"},
+    "stage": {"objective": {"kind": "pcl-pretrain"}, "steps": 6, "pairs_per_step": 4, "max_words": 24},
+    "validation": {"every": 100, "pairs": 4, "pairs_per_batch": 4},
+}
+CPU = torch.device("cpu")
+
+
+def recipe(**changes: Any) -> Recipe:
+    values = json.loads(json.dumps(RECIPE)) | changes
+    return Recipe.from_mapping(values, source="test")
+
+
+def start() -> Any:
+    seed_everything(1, 0)  # the network that a run of seed 1 draws
+    return start_model(recipe())
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Feature folders of a dozen scenes, one for each task."""
+    root = tmp_path_factory.mktemp("features")
+    eyes = Eyes.of(start(), "cpu")
+    for task in ("pairs", "single", "classes"):
+        scene_features(root / task, eyes, StreamSource(kind="stream"), task=task, scenes=12, seed=3)  # type: ignore[arg-type]
+    return {task: root / task for task in ("pairs", "single", "classes")}
+
+
+def open_store(folder: Path) -> FeatureStore:
+    return FeatureStore(str(folder), backbone=start().model.encoder.fingerprint(), device=CPU)
+
+
+def open_pairs(folder: Path, **options: Any) -> FeatureBatches:
+    values: dict[str, Any] = {"batch": 4, "seed": 5} | options
+    return FeatureBatches(open_store(folder), tokenizer=build_tokenizer(), max_words=24, pad=0, **values)
+
+
+def test_scene_features_are_those_of_the_pictures(folders: dict[str, Path]) -> None:
+    """The stream of the same seed shows the same pictures, so the network must give the same features."""
+    begun = start()
+    values = json.loads(json.dumps(RECIPE)) | {"seed": 3}
+    feeding = Feeding(recipe=Recipe.from_mapping(values, source="test"), start=begun, device=CPU)
+    batch = feeding.source(StreamSource(kind="stream"), 4).next_batch()
+    store = open_store(folders["pairs"])
+    rows = store.rows[:4]
+    assert store.facts.paired
+    assert [row.change_type for row in rows] == batch.change_type.tolist()
+    with torch.inference_mode():
+        network = begun.model.encoder.eval()
+        for side in ("before", "after"):
+            seen = network.of_pictures(begun.preprocessor(getattr(batch, side)))
+            kept = store.pictures(torch.tensor([getattr(row, side) for row in rows])).float()
+            assert torch.allclose(kept, seen, atol=2e-3 * float(seen.abs().max()))
+
+
+def test_single_pictures_and_objects(folders: dict[str, Path]) -> None:
+    described = list(read_feature_rows(folders["single"]))
+    assert all(row.before == row.after and row.captions and row.things for row in described)
+    objects = list(read_feature_rows(folders["classes"]))
+    assert len({row.class_id for row in objects}) > 5
+    assert all(0 <= row.class_id < 48 for row in objects)
+
+
+def test_data_set_features(tmp_path: Path) -> None:
+    chance = np.random.default_rng(0)
+    (tmp_path / "set" / "train").mkdir(parents=True)
+    lines = []
+    for number in range(3):
+        pixels = chance.integers(0, 256, (64, 96, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(tmp_path / "set" / "train" / f"{number}.png")
+        lines.append({"id": str(number), "before_file_name": f"{number}.png", "after_file_name": f"{number}.png",
+                      "captions": [f"a bird with number {number}"], "class_id": 10 * (number % 2)})  # fmt: skip
+    (tmp_path / "set" / "train" / "metadata.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    eyes = Eyes.of(start(), "cpu")
+    source = DatasetSource(kind="dataset", path=str(tmp_path / "set"), task="classes")
+    facts = dataset_features(tmp_path / "features", eyes, source)
+    assert (facts.pictures, facts.rows, facts.task) == (3, 3, "classes")
+    rows = list(read_feature_rows(tmp_path / "features"))
+    assert [row.class_id for row in rows] == [0, 1, 0]  # classes are numbered anew
+    store = open_store(tmp_path / "features")
+    last = torch.from_numpy(pixels).permute(2, 0, 1)[None]
+    expected = torch.from_numpy(eyes.see(last))
+    assert torch.allclose(store.pictures(torch.tensor([rows[2].before])), expected, atol=1e-2)
+
+
+def test_every_pair_once_an_epoch_with_its_own_caption(folders: dict[str, Path]) -> None:
+    source = open_pairs(folders["pairs"])
+    tokenizer = build_tokenizer()
+    seen: Counter[int] = Counter()
+    for _ in range(6):
+        batch = source.next_batch()
+        assert batch.scene_id[0::2].tolist() == batch.scene_id[1::2].tolist()
+        assert (batch.change_type[1::2] == 0).all()
+        seen.update(batch.scene_id.tolist())
+        for scene, kind, ids in zip(batch.scene_id, batch.change_type, batch.caption_ids.tolist(), strict=True):
+            row = next(r for r in source.rows if r.scene == int(scene) and (r.change_type == 0) == (int(kind) == 0))
+            assert tokenizer.decode(ids) in row.captions
+    assert set(seen.values()) == {2}
+    assert len(seen) == 12
+
+
+def test_sources_go_on_where_they_stopped(folders: dict[str, Path]) -> None:
+    source = open_pairs(folders["pairs"])
+    for _ in range(7):  # across the border of an epoch
+        source.next_batch()
+    state, expected = source.state_dict(), source.next_batch()
+    again = open_pairs(folders["pairs"])
+    again.load_state_dict(state)
+    found = again.next_batch()
+    assert torch.equal(found.caption_ids, expected.caption_ids)
+    assert torch.equal(found.before, expected.before)
+
+
+def test_processes_share_an_epoch(folders: dict[str, Path]) -> None:
+    scenes = [
+        open_pairs(folders["pairs"], rank=rank, world_size=2).next_batch().scene_id.unique().tolist() for rank in (0, 1)
+    ]
+    assert not set(scenes[0]) & set(scenes[1])
+
+
+def test_tasks_come_by_weight_and_resume(folders: dict[str, Path]) -> None:
+    def tasks() -> TaskBatches:
+        asked = open_pairs(folders["pairs"])
+        return TaskBatches(
+            asked,
+            PclTaskWeights(),
+            seed=2,
+            single=False,
+            negatives=lambda batch: (batch.caption_ids, batch.caption_mask),
+        )
+
+    source = tasks()
+    drawn = Counter(source.next_batch().task for _ in range(1100))
+    assert drawn["mlm"] == pytest.approx(800, abs=50)
+    assert drawn["mvcl"] == pytest.approx(100, abs=35)
+    assert drawn["fda"] == pytest.approx(200, abs=45)
+    state = source.state_dict()
+    expected = [source.next_batch().task for _ in range(20)]
+    again = tasks()
+    again.load_state_dict(state)
+    assert [again.next_batch().task for _ in range(20)] == expected
+
+
+def test_negatives_of_a_folder_are_written_once_and_belong_to_their_captions(folders: dict[str, Path]) -> None:
+    begun = start()
+    feeding = Feeding(
+        recipe=recipe(stage=RECIPE["stage"] | {"objective": {"kind": "pcl-pretrain", "tasks": {"mlm": 0, "mvcl": 0}}}),
+        start=begun,
+        device=CPU,
+    )
+    source = task_source(feeding, FeatureSource(kind="features", path=str(folders["pairs"])), 4)
+    batch = source.next_batch()
+    assert batch.task == "fda"
+    assert batch.negative_ids.shape == (4, 6, 24)
+    rows = list(read_feature_rows(folders["pairs"]))
+    written = stored_negatives(folders["pairs"], rows, (2, 2, 2))
+    captions = [caption for row in rows for caption in row.captions]
+    by_caption: dict[str, list[list[str]]] = {}
+    for caption, negatives in zip(captions, written, strict=True):
+        by_caption.setdefault(caption, []).append(negatives)
+    tokenizer = begun.tokenizer
+    for own, negatives in zip(batch.pairs.caption_ids.tolist(), batch.negative_ids.tolist(), strict=True):
+        assert [tokenizer.decode(ids) for ids in negatives] in by_caption[tokenizer.decode(own)]
+    assert (folders["pairs"] / "negatives-2-2-2.json").is_file()
+
+
+def test_pairs_of_classes(folders: dict[str, Path]) -> None:
+    ids = [0, 0, 1, 1, 2]
+    source = ClassBatches(lambda rows: rows, ids, classes=3, batch=64, seed=1, device=CPU)
+    batch = source.next_batch()
+    assert batch.class_ids is not None
+    assert (batch.class_ids[::2, 0] == batch.class_ids[::2, 1]).all()
+    assert (batch.class_ids[1::2, 0] != batch.class_ids[1::2, 1]).any()
+    assert [ids[row] for row in batch.pairs.before.tolist()] == batch.class_ids[:, 0].tolist()
+    assert [ids[row] for row in batch.pairs.after.tolist()] == batch.class_ids[:, 1].tolist()
+
+
+def test_one_class_and_too_many_are_refused() -> None:
+    options: dict[str, Any] = {"batch": 4, "seed": 1, "device": CPU}
+    with pytest.raises(DataError, match="at least two classes"):
+        ClassBatches(lambda rows: rows, [3, 3, 3], classes=5, **options)
+    with pytest.raises(ConfigError, match=r"numbered 7, but stage\.objective\.classes is 5"):
+        ClassBatches(lambda rows: rows, [0, 7], classes=5, **options)
+    with pytest.raises(ConfigError, match=r"set stage\.objective\.classes"):
+        ClassBatches(lambda rows: rows, [0, 1], classes=None, **options)
+
+
+def test_long_captions_are_cut_before_their_end() -> None:
+    ids, mask = encode_captions(build_tokenizer(), ["the " * 50 + "cube", "the cube"], max_words=8, pad=0)
+    assert ids[0, 0] == 1
+    assert ids[0, -1] == 2
+    assert mask.sum(dim=1).tolist() == [8, 4]
+
+
+def test_a_caption_set_too_small_for_negatives_is_refused(tmp_path: Path) -> None:
+    facts = FeatureFacts(task="pairs", backbone="x", image_size=(64, 96), grid=(2, 3), channels=1)
+    rows = [FeatureRow(before=0, after=0, captions=("it is so",))]
+    write_features(tmp_path, facts, [(np.zeros((1, 6, 1)), rows)])
+    with pytest.raises(DataError, match="only 0 of 6 false sentences"):
+        stored_negatives(tmp_path, rows, (2, 2, 2))
+
+
+def test_features_need_the_network_that_made_them(folders: dict[str, Path]) -> None:
+    torch.manual_seed(9)  # other random weights
+    other = start_model(recipe())
+    feeding = Feeding(recipe=recipe(), start=other, device=CPU)
+    with pytest.raises(DataError, match="made by another network"):
+        feeding.source(FeatureSource(kind="features", path=str(folders["pairs"])), 4)
+    learning = start_model(
+        recipe(model=RECIPE["model"] | {"vision": RECIPE["model"]["vision"] | {"freeze_backbone": False}})
+    )
+    feeding = Feeding(recipe=recipe(), start=learning, device=CPU)
+    with pytest.raises(ConfigError, match="frozen resnet"):
+        feeding.source(FeatureSource(kind="features", path=str(folders["pairs"])), 4)
+
+
+def mixed(folders: dict[str, Path]) -> Recipe:
+    sources = [{"kind": "features", "path": str(folders[task])} for task in ("pairs", "classes")]
+    return recipe(
+        data={"kind": "mix", "sources": sources},
+        stage=RECIPE["stage"] | {"objective": {"kind": "pcl-pretrain", "classes": 48}, "steps": 8},
+        model=RECIPE["model"],
+        seed=1,
+    )
+
+
+def test_a_mix_trains_resumes_exactly_and_hands_over_to_fine_tuning(folders: dict[str, Path], tmp_path: Path) -> None:
+    settings = mixed(folders)
+    straight = run_stage(settings, out=tmp_path / "straight", device="cpu")
+    run_stage(settings, out=tmp_path / "cut", device="cpu", stop=StopRequest(at_step=3))
+    again = run_stage(settings, out=tmp_path / "cut", device="cpu", resume=True)
+    assert straight is not None
+    assert again is not None
+    assert again["finished"]
+    states = [torch.load(tmp_path / name / "last" / "training_state.pt") for name in ("straight", "cut")]
+    for name, value in states[0]["objective"].items():
+        assert torch.equal(value, states[1]["objective"][name]), name
+    finetune = recipe(
+        data={"kind": "features", "path": str(folders["pairs"])},
+        stage={"objective": {"kind": "pcl-finetune"}, "steps": 2, "pairs_per_step": 4, "max_words": 24,
+               "start_from": str(tmp_path / "cut" / "best")},
+        validation={"every": 2, "pairs": 4, "pairs_per_batch": 4, "data": "stream"},
+        model=None,
+    )  # fmt: skip
+    summary = run_stage(finetune, out=tmp_path / "captions", device="cpu")
+    assert summary is not None
+    assert summary["metric"] == "CIDEr-D"
+    assert summary["best"] is not None
+
+
+@pytest.mark.parametrize("name", ["idc-pcl", "idc-pcl-data"])
+def test_ablation_cells_are_valid_and_take_the_same_number_of_steps(name: str, tmp_path: Path) -> None:
+    path = Path(__file__).resolve().parents[2] / "recipes" / "ablations" / f"{name}.yaml"
+    jobs = plan(Ablation.from_yaml(path, ["stages.pretrain.model.vision.resnet=somewhere"]), tmp_path)
+    steps: Counter[Path] = Counter()
+    for job in jobs:
+        steps[job.out.parent] += job.recipe.stage.steps
+        assert job.recipe.model is not None
+        assert job.recipe.model.vision.resnet == "somewhere"  # one setting reaches all stages
+    assert len(set(steps.values())) == 1
+    assert len(steps) == {"idc-pcl": 12, "idc-pcl-data": 8}[name]
