@@ -9,6 +9,8 @@ import pytest
 
 from spotchange.config.scenes import scene_preset
 from spotchange.data.falsehood import is_false, is_false_of_picture
+from spotchange.data.feature_cache import FeatureRow
+from spotchange.data.negative_table import write_negatives
 from spotchange.data.negatives import NegativeWriter, confused
 from spotchange.data.similar_captions import SimilarCaptions
 from spotchange.data.word_kinds import WordKinds, words_of
@@ -151,3 +153,8 @@ def test_retrieval_by_hand() -> None:
 def test_too_few_captions_are_refused() -> None:
     with pytest.raises(DataError, match="only 0 of 6 false sentences can be made for 'it is so'"):
         NegativeWriter(["it is so"]).write("it is so")
+
+
+def test_several_processes_write_the_same_table() -> None:
+    rows = [FeatureRow(before=i, after=i, captions=(caption,)) for i, caption in enumerate(STREET * 40)]
+    assert write_negatives(rows, (2, 2, 2), workers=2) == write_negatives(rows, (2, 2, 2), workers=1)

@@ -17,13 +17,14 @@ from spotchange.config.objectives import PclTaskWeights
 from spotchange.config.sources import DatasetSource, FeatureSource, StreamSource
 from spotchange.config.training import Recipe
 from spotchange.data.feature_cache import FeatureFacts, FeatureRow, read_feature_rows, write_features
+from spotchange.data.negative_table import stored_negatives
 from spotchange.errors import ConfigError, DataError
 from spotchange.scenes.vocabulary import build_tokenizer
 from spotchange.training.ablation import plan
 from spotchange.training.feature_batches import ClassBatches, FeatureBatches, FeatureStore, encode_captions
 from spotchange.training.features import Eyes, dataset_features, scene_features
 from spotchange.training.feeding import Feeding
-from spotchange.training.pcl_feeding import stored_negatives, task_source
+from spotchange.training.pcl_feeding import task_source
 from spotchange.training.randomness import seed_everything
 from spotchange.training.run import run_stage
 from spotchange.training.start import start_model

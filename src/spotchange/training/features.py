@@ -55,7 +55,7 @@ class Eyes:
         if not isinstance(network, GridFeatures) or not network.frozen:
             raise ConfigError("features are made by idc-pcl's frozen resnet: set model.vision.freeze_backbone to true")
         return cls(
-            network=network.to(device).eval(),
+            network=network.to(device, memory_format=torch.channels_last).eval(),
             preprocessor=start.preprocessor,
             grid=start.settings.vision.grid,
             device=device,
@@ -64,11 +64,13 @@ class Eyes:
     @torch.inference_mode()
     def see(self, pictures: Tensor) -> np.ndarray:
         """Bytes (pictures, 3, H, W) to float16 (pictures, cells, channels)."""
-        step = _PICTURES_AT_ONCE[self.device.partition(":")[0]]
-        parts = [
-            self.network.of_pictures(self.preprocessor(part.to(self.device))).half().cpu()
-            for part in pictures.split(step)
-        ]
+        kind = self.device.partition(":")[0]
+        # A GPU computes in bf16, as training that sees pictures does; features are kept in half precision anyway.
+        with torch.autocast(kind, dtype=torch.bfloat16, enabled=kind == "cuda"):
+            parts = [
+                self.network.of_pictures(self.preprocessor(part.to(self.device))).half().cpu()
+                for part in pictures.split(_PICTURES_AT_ONCE[kind])
+            ]
         return torch.cat(parts).numpy()
 
     def facts(self, task: Task, *, paired: bool) -> FeatureFacts:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,13 +15,11 @@ from spotchange.config.objectives import PclPretrainSettings
 from spotchange.config.sources import DatasetSource, FeatureSource, MixedSource, StreamSource
 from spotchange.data.batches import PairBatch
 from spotchange.data.cache import open_cache
-from spotchange.data.falsehood import is_false_of_picture
-from spotchange.data.feature_cache import FeatureRow
+from spotchange.data.negative_table import stored_negatives
 from spotchange.data.negatives import NegativeWriter
 from spotchange.data.pair_reader import PairReader
 from spotchange.data.rows import read_rows
 from spotchange.errors import DataError
-from spotchange.files import write_text
 from spotchange.scenes.stream import world_seed
 from spotchange.scenes.world import World
 from spotchange.scenes.writer import captions_text, write_captions
@@ -163,26 +160,6 @@ class WrittenNegatives:
             written = self._writer.write(caption, truths=self._truths.get(caption, ()))
             self._known[caption] = self._encode.ids(written)
         return self._known[caption]
-
-
-def stored_negatives(folder: Path, rows: Sequence[FeatureRow], counts: tuple[int, int, int]) -> list[list[str]]:
-    """Negatives of every caption of a feature folder, in order; written at first use and kept beside the features."""
-    path = folder / f"negatives-{'-'.join(map(str, counts))}.json"
-    if path.is_file():
-        try:
-            kept: list[list[str]] = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise DataError(f"{path} is damaged: {error}", hint="delete it") from error
-        if len(kept) == sum(len(row.captions) for row in rows):
-            return kept
-    writer = NegativeWriter([caption for row in rows for caption in row.captions], counts=counts)
-    found = []
-    for row in rows:
-        things = row.things
-        false = (lambda text, things=things: is_false_of_picture(text, things)) if things else None
-        found += [writer.write(caption, truths=row.captions, false=false) for caption in row.captions]
-    write_text(path, json.dumps(found, ensure_ascii=False))
-    return found
 
 
 def _classes(feeding: Feeding, read: Callable[[Tensor], Tensor], class_ids: list[int], pairs: int) -> ClassBatches:
