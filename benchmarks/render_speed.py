@@ -9,10 +9,11 @@ own primitives with the same lamps and comparable materials and leaves denoising
 from __future__ import annotations
 
 import argparse
-import math
 import os
+import statistics
 import tempfile
 import time
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,15 +26,14 @@ from spotchange.scenes.render import QUALITIES, render
 from spotchange.scenes.world import World
 
 WIDTH, HEIGHT = 480, 320
+BLENDER = "Blender Cycles"
 
 
-def seconds_per_picture(batch: SceneBatch, quality: str) -> float:
-    """Ours on the CPU, compiled beforehand; scenes drawn one by one, as Blender draws them."""
-    render(batch[:1], width=48, height=32, quality=quality, pictures=(BEFORE,))
+def our_seconds(batch: SceneBatch, scene: int, quality: str) -> float:
+    """One picture by our renderer on the CPU, all its tables included."""
     start = time.perf_counter()
-    for index in range(len(batch)):
-        render(batch[index : index + 1], width=WIDTH, height=HEIGHT, quality=quality, pictures=(BEFORE,))
-    return (time.perf_counter() - start) / len(batch)
+    render(batch[scene : scene + 1], width=WIDTH, height=HEIGHT, quality=quality, pictures=(BEFORE,))
+    return time.perf_counter() - start
 
 
 def pictures_per_second(quality: str, scenes: int, repeats: int = 5) -> float:
@@ -151,20 +151,25 @@ def main() -> None:
     parser.add_argument("--cuda-scenes", type=int, default=256, help="drawn at a time on a CUDA device")
     arguments = parser.parse_args()
     batch = World(SceneSettings(), seed=0).scenes(np.arange(arguments.scenes))
-    ours = {quality: seconds_per_picture(batch, quality) for quality in QUALITIES}
-    for quality, seconds in ours.items():
-        print(f"ours, {quality}: {seconds:.3f} s a picture of {WIDTH}x{HEIGHT} on {os.cpu_count()} cores")
+    timers = {f"ours, {quality}": partial(our_seconds, batch, quality=quality) for quality in QUALITIES}
     try:
         import bpy
     except ImportError:
         print("Blender: skipped, the package bpy is not installed")
     else:
         blender_seconds(bpy, batch, 0, 1)  # loads Cycles
-        theirs = [blender_seconds(bpy, batch, scene, arguments.samples) for scene in range(arguments.scenes)]
-        mean = math.fsum(theirs) / len(theirs)
-        print(f"Blender {bpy.app.version_string} Cycles, {arguments.samples} samples: {mean:.3f} s a picture")
-        for quality, seconds in ours.items():
-            print(f"ours, {quality}, is {mean / seconds:.1f} times as fast")
+        timers[BLENDER] = partial(blender_seconds, bpy, batch, samples=arguments.samples)
+    our_seconds(batch, 0, "fast")  # compiles
+    # Taken in turns, so that whatever else the machine does slows all of them.
+    seconds = {name: [] for name in timers}
+    for scene in range(arguments.scenes):
+        for name, timer in timers.items():
+            seconds[name].append(timer(scene=scene))
+    means = {name: statistics.fmean(values) for name, values in seconds.items()}
+    print(f"seconds a picture of {WIDTH}x{HEIGHT}, {os.cpu_count()} cores, {arguments.scenes} scenes")
+    for name, mean in means.items():
+        ratio = f"  {means[BLENDER] / mean:6.1f} times as fast as Blender" if BLENDER in means else ""
+        print(f"{name:24} {mean:7.3f}{ratio}")
     import torch
 
     if not torch.cuda.is_available():
