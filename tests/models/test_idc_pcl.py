@@ -243,6 +243,7 @@ def test_alignment_is_a_map_for_every_word(model_folder: Path, photos: Any) -> N
     ids, maps = word_alignment(loaded.model, seen[0], seen[1], DecodingOptions(max_words=7, min_words=7))
     assert maps.shape == (len(ids), 2, 2, 3)
     assert torch.allclose(maps.amax(dim=(1, 2, 3)), torch.ones(len(ids)))
+    assert torch.allclose(maps.amin(dim=(1, 2, 3)), torch.zeros(len(ids)))
     figure = alignment_figure(*photos, [loaded.decode([word]) for word in ids], maps, caption=loaded.decode(ids))
     assert np.asarray(figure).std() > 10
     assert figure.width > 6 * 150

@@ -30,8 +30,8 @@ def word_alignment(
         options: How the caption is found; default: greedily.
 
     Returns:
-        Token ids without the end token, and attention of `F_cross` (words, 2, rows, columns), the largest value of
-        each word 1.
+        Token ids without the end token, and attention of `F_cross` (words, 2, rows, columns), stretched for each word
+        from 0 to 1: what matters is where it looks more than elsewhere.
     """
     if not isinstance(model, IdcPcl):
         raise ModelError("alignment pictures are made from idc-pcl only", hint="`models attention` shows CLIP4IDC's")
@@ -42,7 +42,8 @@ def word_alignment(
         return [], torch.zeros(0, 2, *state.grid)
     begun = torch.tensor([[model.special.begin, *words]], device=ids.device)
     maps = model.word_attention(state, begun)[0]
-    return words, maps / maps.amax(dim=(1, 2, 3), keepdim=True).clamp_min(1e-12)
+    low, high = (each(maps, dim=(1, 2, 3), keepdim=True) for each in (torch.amin, torch.amax))
+    return words, (maps - low) / (high - low).clamp_min(1e-12)
 
 
 def alignment_figure(
