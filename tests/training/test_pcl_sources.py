@@ -16,6 +16,7 @@ from spotchange.config.ablation import Ablation
 from spotchange.config.objectives import PclTaskWeights
 from spotchange.config.sources import DatasetSource, FeatureSource, StreamSource
 from spotchange.config.training import Recipe
+from spotchange.data.falsehood import is_false
 from spotchange.data.feature_cache import FeatureFacts, FeatureRow, read_feature_rows, write_features
 from spotchange.data.negative_table import stored_negatives
 from spotchange.errors import ConfigError, DataError
@@ -103,26 +104,81 @@ def test_single_pictures_and_objects(folders: dict[str, Path]) -> None:
     assert all(0 <= row.class_id < 48 for row in objects)
 
 
-def test_data_set_features(tmp_path: Path) -> None:
+BIRDS = (
+    "a brown bird with a white tuft",
+    "a black bird with red legs",
+    "an orange bird with a long beak",
+    "a grey bird with a short tail",
+    "a white bird with yellow wings",
+    "a green bird with a black beak",
+    "a small bird with a brown breast",
+    "a large bird with a blue head",
+)
+
+
+def write_birds(folder: Path) -> np.ndarray:
+    """A data set of single pictures with captions and two classes; gives the last picture."""
     chance = np.random.default_rng(0)
-    (tmp_path / "set" / "train").mkdir(parents=True)
+    (folder / "train").mkdir(parents=True)
     lines = []
-    for number in range(3):
+    for number, caption in enumerate(BIRDS):
         pixels = chance.integers(0, 256, (64, 96, 3), dtype=np.uint8)
-        Image.fromarray(pixels).save(tmp_path / "set" / "train" / f"{number}.png")
-        lines.append({"id": str(number), "before_file_name": f"{number}.png", "after_file_name": f"{number}.png",
-                      "captions": [f"a bird with number {number}"], "class_id": 10 * (number % 2)})  # fmt: skip
-    (tmp_path / "set" / "train" / "metadata.jsonl").write_text("\n".join(map(json.dumps, lines)))
+        Image.fromarray(pixels).save(folder / "train" / f"{number}.png")
+        name = {"before_file_name": f"{number}.png", "after_file_name": f"{number}.png"}
+        lines.append({"id": str(number), **name, "captions": [caption], "class_id": 10 * (number % 2)})
+    (folder / "train" / "metadata.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    return pixels
+
+
+def test_data_set_features(tmp_path: Path) -> None:
+    last = write_birds(tmp_path / "set")
     eyes = Eyes.of(start(), "cpu")
     source = DatasetSource(kind="dataset", path=str(tmp_path / "set"), task="classes")
     facts = dataset_features(tmp_path / "features", eyes, source)
-    assert (facts.pictures, facts.rows, facts.task) == (3, 3, "classes")
+    assert (facts.pictures, facts.rows, facts.task) == (8, 8, "classes")
     rows = list(read_feature_rows(tmp_path / "features"))
-    assert [row.class_id for row in rows] == [0, 1, 0]  # classes are numbered anew
+    assert [row.class_id for row in rows] == [0, 1] * 4  # classes are numbered anew
     store = open_store(tmp_path / "features")
-    last = torch.from_numpy(pixels).permute(2, 0, 1)[None]
-    expected = torch.from_numpy(eyes.see(last))
-    assert torch.allclose(store.pictures(torch.tensor([rows[2].before])), expected, atol=1e-2)
+    expected = torch.from_numpy(eyes.see(torch.from_numpy(last).permute(2, 0, 1)[None]))
+    assert torch.allclose(store.pictures(torch.tensor([rows[-1].before])), expected, atol=1e-2)
+
+
+def open_tasks(data: DatasetSource | StreamSource, **objective: Any) -> Any:
+    stage = RECIPE["stage"] | {"objective": {"kind": "pcl-pretrain", **objective}}
+    return task_source(Feeding(recipe=recipe(stage=stage), start=start(), device=CPU), data, 4)
+
+
+def test_single_pictures_and_classes_from_a_data_set(tmp_path: Path) -> None:
+    write_birds(tmp_path)
+    single = DatasetSource(kind="dataset", path=str(tmp_path), task="single", workers=0)
+    batch = open_tasks(single, tasks={"mlm": 0, "mvcl": 0}).next_batch()
+    assert batch.task == "fda"
+    assert batch.single
+    assert batch.pairs.before.dtype == torch.uint8
+    assert batch.negative_ids.shape[:2] == (4, 6)
+    classes = DatasetSource(kind="dataset", path=str(tmp_path), task="classes", workers=0)
+    batch = open_tasks(classes, classes=2).next_batch()
+    assert batch.task == "classes"
+    assert batch.pairs.after.shape == (4, 3, 64, 96)
+    assert set(batch.class_ids.flatten().tolist()) <= {0, 1}
+
+
+def test_negatives_of_the_stream_are_sentences_of_its_language() -> None:
+    source = open_tasks(StreamSource(kind="stream"), tasks={"mlm": 0, "mvcl": 0})
+    batch = source.next_batch()
+    tokenizer = build_tokenizer()
+    for own, negatives in zip(batch.pairs.caption_ids.tolist(), batch.negative_ids.tolist(), strict=True):
+        sentences = [tokenizer.decode(ids) for ids in negatives]
+        assert len(set(sentences)) == 6
+        assert all(is_false(sentence, [tokenizer.decode(own)]) for sentence in sentences)
+
+
+def test_sentences_of_the_stream_are_cut_to_the_limit() -> None:
+    stage = RECIPE["stage"] | {"max_words": 8}
+    feeding = Feeding(recipe=recipe(stage=stage), start=start(), device=CPU)
+    batch = feeding.source(StreamSource(kind="stream"), 4).next_batch()
+    assert batch.caption_ids.shape == (4, 8)
+    assert (batch.caption_ids == 2).sum(dim=1).tolist() == [1] * 4  # the end stays
 
 
 def test_every_pair_once_an_epoch_with_its_own_caption(folders: dict[str, Path]) -> None:

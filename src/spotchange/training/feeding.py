@@ -22,6 +22,7 @@ from spotchange.models.grid_features import GridFeatures
 from spotchange.scenes.arrays import SceneBatch
 from spotchange.scenes.changes import scene_json
 from spotchange.scenes.checker import check
+from spotchange.scenes.phrases import MAX_WORDS
 from spotchange.scenes.stream import SceneStream, as_dict, world_seed
 from spotchange.scenes.vocabulary import TOKENS
 from spotchange.scenes.world import World
@@ -212,9 +213,10 @@ class Feeding:
         return replace(batch, change_type=torch.where(known, batch.change_type, -1))
 
     def _translation(self) -> Callable[[PairBatch], PairBatch] | None:
-        """Scene words into the model's, unless they are the same."""
+        """Scene words into the model's, unless they are the same and all fit."""
         vocabulary = self.start.settings.vocabulary
-        if vocabulary.size == len(TOKENS) and self.start.tokenizer.id_to_token(len(TOKENS) - 1) == TOKENS[-1]:
+        same = vocabulary.size == len(TOKENS) and self.start.tokenizer.id_to_token(len(TOKENS) - 1) == TOKENS[-1]
+        if same and self.max_words >= MAX_WORDS:
             return None
         return WordTable(self.start.tokenizer, vocabulary, context=self.max_words).translate
 
