@@ -17,6 +17,7 @@ from spotchange.training.task_batches import CLASSES, TaskBatch
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
+_CAPTIONS_AT_ONCE = 20_000
 _SHARE_OF_GPU = 0.5  # of its free memory that features may take; larger sets stay on disk and are read as needed
 
 
@@ -204,11 +205,14 @@ class ClassBatches:
 
 def encode_captions(tokenizer: Tokenizer, captions: list[str], *, max_words: int, pad: int) -> tuple[Tensor, Tensor]:
     """Ids and mask (captions, words); what is longer than `max_words` is cut before its end token."""
-    encoded = [each.ids for each in tokenizer.encode_batch(captions)]
-    cut = [ids if len(ids) <= max_words else [*ids[: max_words - 1], ids[-1]] for ids in encoded]
-    ids = torch.full((len(cut), max_words), pad, dtype=torch.long)
-    mask = torch.zeros(ids.shape, dtype=torch.bool)
-    for place, words in enumerate(cut):
-        ids[place, : len(words)] = torch.tensor(words)
-        mask[place, : len(words)] = True
-    return ids, mask
+    number = {caption: place for place, caption in enumerate(dict.fromkeys(captions))}  # "no change" comes often
+    different, cut = list(number), list[list[int]]()
+    for first in range(0, len(different), _CAPTIONS_AT_ONCE):  # an encoding holds far more than its ids
+        for encoded in tokenizer.encode_batch(different[first : first + _CAPTIONS_AT_ONCE]):
+            words = encoded.ids
+            cut.append(words if len(words) <= max_words else [*words[: max_words - 1], words[-1]])
+    mask = np.arange(max_words) < np.array([len(words) for words in cut])[:, None]
+    ids = np.full(mask.shape, pad, dtype=np.int64)
+    ids[mask] = [word for words in cut for word in words]
+    places = [number[caption] for caption in captions]
+    return torch.from_numpy(ids[places]), torch.from_numpy(mask[places])
