@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
+import torch
 from fastapi import FastAPI
 
 from spotchange import __version__
@@ -13,6 +14,7 @@ from spotchange.captioner import Captioner
 from spotchange.serving.api import caption_router, health_router
 from spotchange.serving.batching import Batcher
 from spotchange.serving.guard import Guard
+from spotchange.serving.lanes import Lanes
 from spotchange.serving.meter import Meter
 from spotchange.serving.problems import install
 from spotchange.serving.schemas import NamedPairIn, ProblemOut
@@ -28,8 +30,11 @@ class Service:
     def __init__(self, captioner: Captioner, settings: ServerSettings) -> None:
         self.settings = settings
         self.meter = Meter()
+        # A GPU takes a batch whole; a CPU's cores take a part each.
+        lanes = torch.get_num_threads() if next(captioner.model.parameters()).device.type == "cpu" else 1
+        self.lanes = Lanes(captioner, lanes=lanes) if lanes > 1 else None
         self.batcher = Batcher(
-            captioner,
+            self.lanes or captioner,
             batch_size=settings.batch_size,
             window_seconds=settings.window_seconds,
             places=settings.places,
@@ -51,6 +56,8 @@ class Service:
         """Finish what was accepted, then stop the threads."""
         self.batcher.close()
         self.decoder.close()
+        if self.lanes is not None:
+            self.lanes.close()
 
     def _make_api(self, captioner: Captioner) -> FastAPI:
         # No interactive description: its scripts would come from another host.

@@ -1,0 +1,50 @@
+"""A batch in parts is answered as a whole one is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from PIL import Image
+
+from spotchange.captioner import CaptionOptions
+from spotchange.serving.lanes import Lanes, split
+
+
+@pytest.mark.parametrize(("count", "parts", "sizes"), [(1, 2, [1]), (2, 2, [1, 1]), (5, 2, [2, 3]), (16, 3, [5, 5, 6])])
+def test_parts(count: int, parts: int, sizes: list[int]) -> None:
+    made = split(list(range(count)), parts)  # type: ignore[arg-type]
+    assert [len(part) for part in made] == sizes
+    assert [item for part in made for item in part] == list(range(count))
+
+
+def test_answers_keep_their_order_and_their_pair(captioner: Any, draw: Any) -> None:
+    import io
+
+    pairs = [tuple(Image.open(io.BytesIO(draw(n + k))).convert("RGB") for k in (0, 1)) for n in range(7)]
+    before = torch.get_num_threads()
+    lanes = Lanes(captioner, lanes=2)
+    try:
+        answers = lanes.answer_pictures(pairs, options=CaptionOptions())
+        alone = lanes.answer_pictures(pairs[:1], options=CaptionOptions())
+    finally:
+        lanes.close()
+        torch.set_num_threads(before)
+    expected = [captioner.answer(*pair).result for pair in pairs]
+    assert [answer.result.caption for answer in answers] == [result.caption for result in expected]
+    assert alone[0].result.caption == expected[0].caption
+
+
+def test_an_error_in_a_part_is_the_batchs_error() -> None:
+    class Broken:
+        def answer_pictures(self, pairs: Any, *, options: Any) -> Any:
+            raise ValueError("broken")
+
+    before = torch.get_num_threads()
+    lanes = Lanes(Broken(), lanes=2)
+    picture = Image.new("RGB", (4, 4))
+    with pytest.raises(ValueError, match="broken"):
+        lanes.answer_pictures([(picture, picture)] * 3, options=CaptionOptions())
+    lanes.close()
+    torch.set_num_threads(before)
