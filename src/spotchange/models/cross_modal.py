@@ -8,6 +8,8 @@ scores all words of a sentence at once exactly as decoding does one by one.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -27,14 +29,17 @@ class CrossModalTransformer(nn.Module):
         self.text_vector = nn.Parameter(torch.empty(width))  # the type embedding of words
         self.norm = nn.LayerNorm(width, eps=1e-12)
         self.dropout = nn.Dropout(dropout)
-        self.blocks = nn.ModuleList(PostNormBlock(width=width, heads=heads, dropout=dropout) for _ in range(layers))
+        self.blocks: Any = nn.ModuleList(
+            PostNormBlock(width=width, heads=heads, dropout=dropout) for _ in range(layers)
+        )
         self.predict = WordPredictor(width=width, word_width=width, vocabulary=vocabulary)
         for added in (self.class_vector, self.mask_vector, self.text_vector):
             draw(added, std=0.02)
 
     def embed(self, vectors: Tensor, positions: Tensor) -> Tensor:
         """Word vectors (rows, words, width) at positions (words, width) as the first block reads them."""
-        return self.dropout(self.norm(vectors + positions + self.text_vector))
+        embedded: Tensor = self.dropout(self.norm(vectors + positions + self.text_vector))
+        return embedded
 
     def embed_text(self, words: WordEmbedding, ids: Tensor, masked: Tensor | None = None) -> Tensor:
         """[CLS] and the words `ids` (rows, words), [MASK] where `masked`: (rows, 1 + words, width)."""
@@ -58,11 +63,13 @@ class CrossModalTransformer(nn.Module):
         """Mean-of-heads attention of some tokens in the last block: (rows, queries, tokens)."""
         for block in self.blocks[:-1]:
             tokens = block(tokens, mask=mask)
-        return self.blocks[-1].attention.weights(tokens, queries, mask).mean(dim=1)
+        weights: Tensor = self.blocks[-1].attention.weights(tokens, queries, mask)
+        return weights.mean(dim=1)
 
     def scores(self, hidden: Tensor, words: WordEmbedding) -> Tensor:
         """Outputs (..., width) to scores of words (..., vocabulary)."""
-        return self.predict(hidden, words.words.weight)
+        scores: Tensor = self.predict(hidden, words.words.weight)
+        return scores
 
 
 def everyone_sees_words(visual: int, text_mask: Tensor) -> Tensor:

@@ -42,14 +42,14 @@ class DifferenceEncoder(nn.Module):
 
     def forward(self, cells: Tensor) -> Tensor:
         """(pairs, pictures, cells, channels), one or two pictures, to (pairs, pictures * (1 + cells), width)."""
-        pairs, pictures = cells.shape[:2]
-        embedded = self.input(cells)
+        pairs, pictures, count = cells.shape[:3]
+        embedded: Tensor = self.input(cells)
         marks = self.image_vector[:pictures].to(embedded.dtype).expand(pairs, -1, -1)[:, :, None]
-        tokens = torch.cat([marks, embedded], dim=2) + self.positions + self.type_vector[:pictures, None]
+        tokens: Tensor = torch.cat([marks, embedded], dim=2) + self.positions + self.type_vector[:pictures, None]
         tokens = self.dropout(self.norm(tokens)).flatten(0, 1)  # (pairs * pictures, 1 + cells, width)
         for block in self.single:
             tokens = block(tokens)
-        tokens = tokens.unflatten(0, (pairs, pictures)).flatten(1, 2)
+        tokens = tokens.reshape(pairs, pictures * (1 + count), -1)
         for block in self.pair:
             tokens = block(tokens)
         return tokens

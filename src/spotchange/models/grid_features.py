@@ -42,11 +42,13 @@ class GridFeatures(nn.Module):
     def of_pictures(self, pictures: Tensor) -> Tensor:
         """(pictures, 3, height, width) to (pictures, cells, channels)."""
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
-            return self.network(pictures).feature_maps[-1].flatten(2).transpose(1, 2)
+            planes: Tensor = self.network(pictures).feature_maps[-1]
+        return planes.flatten(2).transpose(1, 2)
 
     def forward(self, before: Tensor, after: Tensor) -> Tensor:
         """Both pictures of every pair to (pairs, 2, cells, channels)."""
-        return self.of_pictures(torch.cat([before, after])).unflatten(0, (2, len(before))).transpose(0, 1)
+        first, second = self.of_pictures(torch.cat([before, after])).chunk(2)
+        return torch.stack([first, second], dim=1)
 
     def fingerprint(self) -> str:
         """Tells one set of weights from another, so that features on disk are never read by the wrong model."""

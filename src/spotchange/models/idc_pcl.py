@@ -55,7 +55,8 @@ class IdcPcl(nn.Module):
 
     def see(self, before: Tensor, after: Tensor) -> Tensor:
         """The grid features of both pictures: (pairs, 2, cells, channels)."""
-        return self.encoder(before, after)
+        cells: Tensor = self.encoder(before, after)
+        return cells
 
     def encode(self, before: Tensor, after: Tensor) -> VisualState:
         """Both pictures (pairs, 3, height, width), preprocessed."""
@@ -63,8 +64,9 @@ class IdcPcl(nn.Module):
 
     def encode_cells(self, cells: Tensor) -> VisualState:
         """Grid features (pairs, pictures, cells, channels) of one or two pictures, from the network or from disk."""
-        tokens = self.difference(cells)
-        by_picture = tokens.unflatten(1, (cells.shape[1], -1))  # (pairs, pictures, 1 + cells, width)
+        tokens: Tensor = self.difference(cells)
+        pairs, pictures, count = cells.shape[:3]
+        by_picture = tokens.view(pairs, pictures, 1 + count, -1)
         patches = by_picture[:, :, 1:]
         features = torch.cat([by_picture[:, :, 0].mean(dim=1), patches.mean(dim=(1, 2))], dim=-1)
         return VisualState(tokens=tokens, grid=self.grid, features=features, extras={"inter": patches})
@@ -83,13 +85,14 @@ class IdcPcl(nn.Module):
     def judge_change(self, hidden: Tensor) -> Tensor:
         """The change head on outputs of `F_cross` that begin with both pictures."""
         assert self.change_head is not None
-        return self.change_head(self.image_outputs(hidden).flatten(1))
+        logits: Tensor = self.change_head(self.image_outputs(hidden).flatten(1))
+        return logits
 
     def heatmap(self, state: VisualState) -> Tensor:
         """(pairs, 2, rows, columns) in [0, 1]: where [IMG1] and [IMG2] look in the last cross-modal layer."""
         second = state.tokens.shape[1] // 2
         weights = self.captioner.attention(state.tokens, None, [0, second]).mean(dim=1)  # (pairs, tokens)
-        heat = weights.unflatten(1, (2, -1))[:, :, 1:].unflatten(-1, state.grid)
+        heat = weights.view(-1, 2, second)[:, :, 1:].reshape(-1, 2, *state.grid)
         return (heat / heat.amax(dim=(1, 2, 3), keepdim=True).clamp_min(1e-12)).clamp(0, 1)
 
     # Pictures and words together
@@ -104,7 +107,8 @@ class IdcPcl(nn.Module):
         visual = state.tokens.shape[1]
         text = self.captioner.embed_text(self.words, ids, masked)
         seen = words_see_back(visual, text.shape[1], ids.device) if causal else everyone_sees_words(visual, mask)
-        return self.captioner(torch.cat([state.tokens, text.to(state.tokens.dtype)], dim=1), seen)
+        hidden: Tensor = self.captioner(torch.cat([state.tokens, text.to(state.tokens.dtype)], dim=1), seen)
+        return hidden
 
     def word_logits(self, hidden: Tensor, words: int) -> Tensor:
         """Scores at the last `words` places of a sequence: (pairs, words, vocabulary)."""
@@ -119,7 +123,8 @@ class IdcPcl(nn.Module):
     def read_beside_masks(self, state: VisualState, ids: Tensor) -> Tensor:
         """Outputs over pictures, [CLS], `ids` and a [MASK] after each of `ids`."""
         tokens, seen = self._beside_masks(state, ids)
-        return self.captioner(tokens, seen)
+        hidden: Tensor = self.captioner(tokens, seen)
+        return hidden
 
     def word_attention(self, state: VisualState, ids: Tensor) -> Tensor:
         """Where each word of `ids` (pairs, words; first the begin token) looked when it was predicted.
@@ -129,7 +134,7 @@ class IdcPcl(nn.Module):
         tokens, seen = self._beside_masks(state, ids[:, :-1])
         words, length, visual = ids.shape[1] - 1, tokens.shape[1], state.tokens.shape[1]
         weights = self.captioner.attention(tokens, seen, list(range(length - words, length)))[..., :visual]
-        return weights.unflatten(-1, (2, -1))[..., 1:].unflatten(-1, state.grid)
+        return weights.reshape(len(ids), words, 2, visual // 2)[..., 1:].reshape(len(ids), words, 2, *state.grid)
 
     def _beside_masks(self, state: VisualState, ids: Tensor) -> tuple[Tensor, Tensor]:
         text = self.captioner.embed_text(self.words, ids)

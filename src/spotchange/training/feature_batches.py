@@ -60,11 +60,12 @@ class _Turns:
         return units, draws
 
     def _plan(self, epoch: int) -> tuple[Any, Any]:
-        if epoch not in self._plans:
+        plan: tuple[Any, Any] | None = self._plans.get(epoch)
+        if plan is None:
             chance = np.random.default_rng([self.seed, epoch])
             plan = chance.permutation(self.units), chance.integers(2**31, size=self.units)
             self._plans = {old: kept for old, kept in self._plans.items() if abs(old - epoch) <= 1} | {epoch: plan}
-        return self._plans[epoch]
+        return plan
 
 
 class FeatureBatches:

@@ -54,8 +54,9 @@ class Eyes:
         network = getattr(start.model, "encoder", None)
         if not isinstance(network, GridFeatures) or not network.frozen:
             raise ConfigError("features are made by idc-pcl's frozen resnet: set model.vision.freeze_backbone to true")
+        network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         return cls(
-            network=network.to(device, memory_format=torch.channels_last).eval(),
+            network=network.to(device).eval(),
             preprocessor=start.preprocessor,
             grid=start.settings.vision.grid,
             device=device,
@@ -69,7 +70,7 @@ class Eyes:
         with torch.autocast(kind, dtype=torch.bfloat16, enabled=kind == "cuda"):
             parts = [
                 self.network.of_pictures(self.preprocessor(part.to(self.device))).half().cpu()
-                for part in pictures.split(_PICTURES_AT_ONCE[kind])
+                for part in torch.split(pictures, _PICTURES_AT_ONCE[kind])
             ]
         return torch.cat(parts).numpy()
 

@@ -68,7 +68,8 @@ class Feeding:
                 f"for each of {self.processes} processes"
             )
         if isinstance(stage.objective, PclPretrainSettings):
-            return task_source(self, self.recipe.data, pairs)
+            tasks: BatchSource = task_source(self, self.recipe.data, pairs)
+            return tasks
         return self.augmented(self.source(self.recipe.data, pairs))
 
     def augmented(self, source: BatchSource) -> BatchSource:

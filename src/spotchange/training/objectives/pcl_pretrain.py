@@ -27,7 +27,7 @@ class PclPretrainObjective(PclObjective):
         super().__init__(model, **normalisation)
         self.settings = settings
         width = self.model.captioner.norm.normalized_shape[0]
-        self.cell_head = nn.Linear(width, self.model.encoder.channels)
+        self.cell_head = nn.Linear(width, self.model.difference.input.in_features)
         self.class_heads = None if settings.classes is None else ClassHeads(width=width, classes=settings.classes)
         self._tasks: dict[str, Any] = {
             MLM: self.masked_words,
@@ -43,7 +43,8 @@ class PclPretrainObjective(PclObjective):
     def forward(self, batch: TaskBatch | PairBatch) -> dict[str, Tensor]:
         if isinstance(batch, PairBatch):
             return self.masked_words(TaskBatch(task=MLM, pairs=batch))
-        return self._tasks[batch.task](batch)
+        results: dict[str, Tensor] = self._tasks[batch.task](batch)
+        return results
 
     def masked_words(self, batch: TaskBatch) -> dict[str, Tensor]:
         """MLM."""
@@ -88,9 +89,10 @@ class PclPretrainObjective(PclObjective):
         cells = self.see(batch.pairs.before, batch.pairs.after)  # (N, 2, cells, channels)
         alone = self.model.captioner(self.model.encode_cells(cells.flatten(0, 1)[:, None]).tokens)[:, 0]
         together = self.model.image_outputs(self.model.captioner(self.model.encode_cells(cells).tokens))
-        return self.class_heads(
-            alone.unflatten(0, (-1, 2)), together, batch.class_ids, temperature=self.settings.class_temperature
+        results: dict[str, Tensor] = self.class_heads(
+            alone.view(-1, 2, alone.shape[-1]), together, batch.class_ids, temperature=self.settings.class_temperature
         )
+        return results
 
     def _cells(self, batch: TaskBatch) -> Tensor:
         """Both pictures' cells, or those of the only one."""
