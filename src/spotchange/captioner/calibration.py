@@ -31,6 +31,8 @@ class Calibration(Settings):
     """A change score from here on is called a change."""
     least_familiarity: float = Field(default=0.0, ge=0, le=1)
     """Pictures less familiar than this are answered from their pixels alone."""
+    word_penalties: dict[str, float] = Field(default_factory=dict)
+    """Taken off a word's score while captions are searched: words that validation showed to be wrong too often."""
     fitted_on: str = ""
     """The data the numbers come from."""
 
@@ -39,7 +41,8 @@ class Calibration(Settings):
         scaled = logits.astype(np.float64) / self.temperature
         scaled -= scaled.max(axis=1, keepdims=True)
         odds = np.exp(scaled)
-        return 1.0 - odds[:, 0] / odds.sum(axis=1)
+        unchanged: npt.NDArray[np.float64] = odds[:, 0] / odds.sum(axis=1)
+        return np.asarray(1.0 - unchanged)
 
     @classmethod
     def read(cls, folder: Path) -> Calibration:
@@ -81,7 +84,8 @@ class Familiarity:
         centred = features.astype(np.float64) - self.mean
         along = centred @ self.directions.T.astype(np.float64)
         unexplained = np.maximum((centred**2).sum(axis=1) - (along**2).sum(axis=1), 0) / self.residual
-        return ((along / self.spreads) ** 2).mean(axis=1) + unexplained
+        explained: npt.NDArray[np.float64] = ((along / self.spreads) ** 2).mean(axis=1)
+        return np.asarray(explained + unexplained)
 
     def scores(self, features: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
         """In [0, 1]; below the last quantile it falls off with the distance instead of stopping at 0."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Literal, overload
+from typing import Any, Literal, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -70,10 +70,13 @@ class Captioner:
 
     def __init__(self, loaded: LoadedModel, *, calibration: Calibration, familiarity: Familiarity | None) -> None:
         self.loaded = loaded
-        self.model = loaded.model
+        self.model: Any = loaded.model  # whatever offers `CaptioningModel`
         self.name = loaded.name
         self.calibration = calibration
         self.familiarity = familiarity
+        # Words the tokenizer does not know cannot be said anyway.
+        ids = ((loaded.tokenizer.token_to_id(word), taken) for word, taken in calibration.word_penalties.items())
+        self._word_penalties = tuple((id, taken) for id, taken in ids if id is not None)
 
     def caption(self, before: ImageSource, after: ImageSource, *, options: CaptionOptions = DEFAULTS) -> CaptionResult:
         """Say what changed; pictures may be paths, bytes, PIL images or arrays."""
@@ -156,6 +159,7 @@ class Captioner:
                 beams=options.beams,
                 candidates=options.beams,
                 max_words=options.max_words,
+                word_penalties=self._word_penalties,
             )
             generated = self.model.generate(state, decoding)
             heat = self.model.heatmap(state).float().cpu().numpy()
@@ -299,8 +303,6 @@ def _without_heat(
 def _regions(heat: npt.NDArray[np.float32], pair: tuple[Image.Image, Image.Image]) -> tuple[Region, ...]:
     """Boxes round the hot patches of both pictures; a change with no hot patch is marked at its peak."""
     level = min(HOT, float(heat.max()))
-    before, after = (
-        boxes_of(heat[index], heat[index] >= level, image=name, size=pair[index].size)
-        for index, name in enumerate(("before", "after"))
-    )
+    before = boxes_of(heat[0], heat[0] >= level, image="before", size=pair[0].size)
+    after = boxes_of(heat[1], heat[1] >= level, image="after", size=pair[1].size)
     return (*before, *after)

@@ -35,7 +35,7 @@ def load(model: str | os.PathLike[str] = BUNDLED, *, device: str = "auto", threa
 def model_folder(model: str | os.PathLike[str]) -> Path:
     """Where a model lies on disk."""
     if model == BUNDLED:
-        folder = Path(str(resources.files("spotchange"))) / "assets" / "model"
+        folder = Path(str(resources.files("spotchange"))) / "assets" / "spotchange-small"
         if not (folder / "config.json").exists():
             raise ModelError("this build of spotchange carries no model", hint="give a model folder with --model")
         return folder

@@ -21,7 +21,9 @@ Array = npt.NDArray[np.float32]
 WORKING_SIDE = 512  # pixels; larger pictures are compared at this size
 CELL = 8  # pixels of the working size a cell of the difference map covers
 LARGEST_SHIFT = 0.1  # of a side
+BLUR, BLUR_REACH = 1.2, 5  # standard deviation and effective radius, in pixels
 VISIBLE_DIFFERENCE = 20.0  # of 255; compression and sensor noise stay below
+CERTAIN_DIFFERENCE = 60.0  # no noise reaches this
 SHARE_OF_CELL = 0.25  # differing pixels that make a cell differ
 
 NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight")
@@ -86,7 +88,7 @@ def compare_pixels(before: Image.Image, after: Image.Image, *, ignore: Sequence[
 def _array(picture: Image.Image, size: tuple[int, int]) -> Array:
     resized = picture if picture.size == size else picture.resize(size, Image.Resampling.BOX, reducing_gap=3.0)
     # Blurred a little, so that compression's ringing at edges does not count as a difference.
-    return np.asarray(resized.filter(ImageFilter.GaussianBlur(1.2)), dtype=np.float32)
+    return np.asarray(resized.filter(ImageFilter.GaussianBlur(BLUR)), dtype=np.float32)
 
 
 def _find_shift(first: Array, second: Array) -> tuple[int, int]:
@@ -110,7 +112,9 @@ def _undo_shift(picture: Array, shift: tuple[int, int]) -> tuple[Array, npt.NDAr
     right, down = shift
     rows, columns = picture.shape[:2]
     overlap = np.zeros((rows, columns), dtype=bool)
-    overlap[max(0, -down) : rows - max(0, down), max(0, -right) : columns - max(0, right)] = True
+    edge = BLUR_REACH if right or down else 0  # the blur has mixed in what lies across the seam
+    top, left = edge + max(0, -down), edge + max(0, -right)
+    overlap[top : rows - edge - max(0, down), left : columns - edge - max(0, right)] = True
     return np.roll(picture, (-down, -right), axis=(0, 1)), overlap
 
 
@@ -135,7 +139,8 @@ def _cells(difference: Array) -> tuple[Array, npt.NDArray[np.bool_]]:
     rows, columns = (side // CELL for side in difference.shape)
     blocks = difference[: rows * CELL, : columns * CELL].reshape(rows, CELL, columns, CELL).swapaxes(1, 2)
     noise = 1.4826 * float(np.median(difference))
-    differing = (blocks > max(VISIBLE_DIFFERENCE, 3 * noise)).mean(axis=(2, 3))
+    level = min(max(VISIBLE_DIFFERENCE, 3 * noise), CERTAIN_DIFFERENCE)
+    differing = (blocks > level).mean(axis=(2, 3))
     heat = np.clip(blocks.mean(axis=(2, 3)) / 128.0, 0, 1).astype(np.float32)
     return heat, differing >= SHARE_OF_CELL
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from spotchange.cli.align import align
+from spotchange.cli.calibrate import calibrate, export
 from spotchange.cli.output import notes, print_json, print_line, tables
 from spotchange.errors import InputError
 
@@ -138,6 +139,8 @@ def attention(
 
 
 app.command(epilog="Example: spotchange models align before.png after.png --model out/pcl/best --out words.png")(align)
+app.command(epilog="Example: spotchange models calibrate out/small/caption/best data/scenes")(calibrate)
+app.command(epilog="Example: spotchange models export out/small/caption/best --out small")(export)
 
 
 def _in_words(settings: ModelSettings) -> tuple[str, str, str, str]:

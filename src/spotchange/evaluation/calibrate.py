@@ -1,9 +1,14 @@
-"""Fit what a model's change score and familiarity mean, on validation data, and write it beside the weights."""
+"""Fit what a model's scores mean, on validation data, and write it beside the weights.
+
+Four things are fitted: the temperature of the change score, the score that counts as a change, how far from
+known features a pair may lie, and how much is taken off the words of relations. The last because a model can
+see an object well and still mistake its neighbours: a relation that is not needed is a chance to be wrong.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,10 +21,15 @@ from spotchange.captioner import Captioner
 from spotchange.captioner.calibration import CALIBRATION_FILE, Calibration, Familiarity, expected_calibration_error
 from spotchange.data.rows import Row
 from spotchange.errors import ModelError
+from spotchange.evaluation.facts import FACTS, fact_values, read_scenes
 from spotchange.files import write_text
 from spotchange.images import read_pair
+from spotchange.models.interface import DecodingOptions
 
 FALSE_ALARMS = 0.005  # share of known pairs that may be called unfamiliar
+RELATION_WORDS = ("that", "left", "right", "behind", "on", "front")
+PENALTIES = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)
+BEAMS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,16 +39,20 @@ class Outputs:
     logits: npt.NDArray[np.float32]  # (pairs, change types)
     features: npt.NDArray[np.float32]  # (pairs, width)
     changed: npt.NDArray[np.bool_]  # (pairs,)
+    fact_accuracy: dict[float, float]  # by penalty on relation words; empty where the rows tell no facts
 
 
 def collect(captioner: Captioner, rows: Sequence[Row], *, batch_size: int = 16) -> Outputs:
-    """Run the model over rows that say whether something changed."""
+    """Run the model once over rows that say whether something changed."""
     unlabelled = [row.id for row in rows if row.change_type is None]
     if unlabelled or not rows:
         raise ModelError(f"calibration needs pairs with a change_type; {unlabelled[:1] or 'no row'} has none")
+    scenes = read_scenes(rows)
     logits, features = [], []
+    correct: dict[float, list[float]] = {penalty: [] for penalty in PENALTIES}
     for start in range(0, len(rows), batch_size):
-        pairs = [read_pair(row.before_path, row.after_path) for row in rows[start : start + batch_size]]
+        part = rows[start : start + batch_size]
+        pairs = [read_pair(row.before_path, row.after_path) for row in part]
         with torch.inference_mode():
             before, after = (captioner.loaded.preprocess([pair[side] for pair in pairs]) for side in (0, 1))
             state = captioner.model.encode(before, after)
@@ -47,15 +61,29 @@ def collect(captioner: Captioner, rows: Sequence[Row], *, batch_size: int = 16) 
                 raise ModelError("this model has no change head to calibrate")
             logits.append(change.float().cpu().numpy())
             features.append(state.features.float().cpu().numpy())
+            for penalty in PENALTIES:
+                captions = _captions(captioner, state, penalty)
+                for row, caption in zip(part, captions, strict=True):
+                    correct[penalty] += [v for k, v in fact_values(row, caption, scenes).items() if k == FACTS]
     return Outputs(
         logits=np.concatenate(logits),
         features=np.concatenate(features),
         changed=np.array([row.change_type != "none" for row in rows]),
+        fact_accuracy={penalty: float(np.mean(values)) for penalty, values in correct.items() if values},
     )
 
 
+def _captions(captioner: Captioner, state: Any, penalty: float) -> Iterator[str]:
+    ids = [captioner.loaded.tokenizer.token_to_id(word) for word in RELATION_WORDS]
+    options = DecodingOptions(
+        method="beam", beams=BEAMS, word_penalties=tuple((id, penalty) for id in ids if id is not None and penalty)
+    )
+    generated = captioner.model.generate(state, options)
+    return (captioner.loaded.decode(candidates[0]) for candidates in generated.ids.tolist())
+
+
 def fit(outputs: Outputs, *, fitted_on: str) -> tuple[Calibration, Familiarity]:
-    """Temperature by likelihood, threshold by balanced accuracy, familiarity by the features' spread."""
+    """Temperature by likelihood, threshold by balanced accuracy, penalty by facts, familiarity by the features."""
     temperature = min(
         np.geomspace(0.25, 8, 121), key=lambda t: _negative_log_likelihood(outputs, Calibration(temperature=float(t)))
     )
@@ -70,6 +98,7 @@ def fit(outputs: Outputs, *, fitted_on: str) -> tuple[Calibration, Familiarity]:
         temperature=round(float(temperature), 4),
         threshold=round(float(best[np.argmin(np.abs(best - 0.5))]), 4),
         least_familiarity=round(float(np.quantile(held_out, FALSE_ALARMS)), 8),
+        word_penalties=dict.fromkeys(RELATION_WORDS, penalty) if (penalty := _best_penalty(outputs)) else {},
         fitted_on=fitted_on,
     )
     return calibration, familiarity
@@ -86,6 +115,7 @@ def report(outputs: Outputs, calibration: Calibration, familiarity: Familiarity)
         "expected_calibration_error": error,
         "reliability": [{"score": s, "changed": c, "pairs": n} for s, c, n in bins],
         "called_unfamiliar": float(unfamiliar.mean()),
+        "fact_accuracy_by_relation_penalty": {str(k): v for k, v in outputs.fact_accuracy.items()},
     }
 
 
@@ -94,6 +124,11 @@ def write(folder: Path, calibration: Calibration, familiarity: Familiarity, repo
     values = calibration.model_dump() | {"reports": reports}
     familiarity.save(folder)
     write_text(folder / CALIBRATION_FILE, json.dumps(values, indent=2) + "\n")
+
+
+def _best_penalty(outputs: Outputs) -> float:
+    """The smallest of the penalties whose captions are true most often."""
+    return max(outputs.fact_accuracy, key=lambda penalty: outputs.fact_accuracy[penalty], default=0.0)
 
 
 def _negative_log_likelihood(outputs: Outputs, calibration: Calibration) -> float:

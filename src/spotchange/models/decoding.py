@@ -80,13 +80,15 @@ def _one_word_at_a_time(
     rows = pairs * rows_per_pair(options)
     generator = torch.Generator(device).manual_seed(options.seed) if options.method == "sample" else None
     ids = torch.full((rows,), special.begin, device=device)
+    penalties = _penalties(options, device)
     ended = torch.zeros(rows, dtype=torch.bool, device=device)
     words = torch.full((rows, options.max_words), special.pad, device=device)
     chances = torch.zeros(rows, options.max_words, device=device)
     lengths = torch.zeros(rows, dtype=torch.long, device=device)
     for position in range(options.max_words):
         scores = steps.step(ids)
-        allowed = _forbid_end(scores, special.end) if position < options.min_words else scores
+        allowed = _penalised(scores, penalties)
+        allowed = _forbid_end(allowed, special.end) if position < options.min_words else allowed
         ids = allowed.argmax(dim=-1) if generator is None else _sample(allowed, options, generator)
         chance = scores.gather(1, ids[:, None])[:, 0] - scores.logsumexp(dim=-1)
         lengths += ~ended
@@ -156,11 +158,13 @@ def _beam_search(
     done_lengths = torch.ones(pairs, beams, dtype=torch.long, device=device)
     ids = torch.full((pairs * beams,), special.begin, device=device)
     first_row = beams * torch.arange(pairs, device=device)[:, None]
+    penalties = _penalties(options, device)
     for position in range(options.max_words):
         chance = steps.step(ids).log_softmax(dim=-1)
+        rank = _penalised(chance, penalties)
         if position < options.min_words:
-            chance = _forbid_end(chance, special.end)
-        grown, parents, last = _grow(alive, chance, position)
+            rank = _forbid_end(rank, special.end)
+        grown, parents, last = _grow(alive, rank, chance, position)
         ends = last == special.end
         length = position + 1
         if length == options.max_words:
@@ -183,14 +187,15 @@ def _beam_search(
     return _best_first(words, done.chances, done_lengths, done.score, options.candidates)
 
 
-def _grow(alive: _Beams, chance: Tensor, position: int) -> tuple[_Beams, Tensor, Tensor]:
-    """The 2 * beams best continuations of every pair, their parent beams and their last words.
+def _grow(alive: _Beams, rank: Tensor, chance: Tensor, position: int) -> tuple[_Beams, Tensor, Tensor]:
+    """The 2 * beams best continuations of every pair by `rank`, their parent beams and their last words.
 
-    Twice as many as beams, so that enough stay alive even if every beam's best word is the end.
+    Twice as many as beams, so that enough stay alive even if every beam's best word is the end. `chance` is
+    what is reported: the words' probabilities, whatever was taken off their rank.
     """
     pairs, beams = alive.score.shape
-    vocabulary = chance.shape[-1]
-    totals = alive.score[:, :, None] + chance.unflatten(0, (pairs, beams))
+    vocabulary = rank.shape[-1]
+    totals = alive.score[:, :, None] + rank.unflatten(0, (pairs, beams))
     score, places = totals.flatten(1).topk(min(2 * beams, beams * vocabulary), dim=1)
     parents, last = places // vocabulary, places % vocabulary
     grown = alive.choose(parents)
@@ -204,6 +209,18 @@ def _can_improve(alive: _Beams, done: _Beams, length: int, options: DecodingOpti
     """Whether some unfinished sentence of a pair could still beat its worst finished one."""
     longest = options.max_words if options.length_penalty > 0 else length
     return alive.score.amax(dim=1) / longest**options.length_penalty > done.score.amin(dim=1)
+
+
+def _penalties(options: DecodingOptions, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Ids of the penalised words and what is taken off their scores."""
+    ids = [word for word, _ in options.word_penalties]
+    taken = [penalty for _, penalty in options.word_penalties]
+    return torch.tensor(ids, dtype=torch.long, device=device), torch.tensor(taken, dtype=torch.float, device=device)
+
+
+def _penalised(scores: Tensor, penalties: tuple[Tensor, Tensor]) -> Tensor:
+    ids, taken = penalties
+    return scores.index_add(1, ids, -taken.to(scores.dtype).expand(len(scores), -1)) if len(ids) else scores
 
 
 def _forbid_end(scores: Tensor, end: int) -> Tensor:

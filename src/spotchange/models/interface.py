@@ -43,6 +43,7 @@ class DecodingOptions:
     temperature: float = 1.0
     top_p: float = 1.0
     seed: int = 0
+    word_penalties: tuple[tuple[int, float], ...] = ()  # (token id, what is taken off its score)
 
 
 class CaptioningModel(Protocol):
