@@ -22,6 +22,7 @@ from spotchange.models.cross_modal import everyone_sees_words, words_see_back, w
 from spotchange.models.folder import load_model, save_model
 from spotchange.models.idc_pcl import IdcPcl
 from spotchange.models.interface import DecodingOptions
+from spotchange.models.transfer import take_weights
 from spotchange.scenes.vocabulary import build_tokenizer
 
 TINY: dict[str, Any] = {
@@ -184,6 +185,16 @@ def test_on_the_pair_encoder_of_clip4idc() -> None:
     assert model.generate(state, DecodingOptions(max_words=4)).ids.shape == (3, 1, 4)
     # Names are those of CLIP4IDC's encoder, so that its and CLIP's weights find their places.
     assert "encoder.backbone.positions" in model.state_dict()
+
+
+def test_takes_the_eyes_and_words_of_clip4idc() -> None:
+    settings = ModelSettings.model_validate(TINY | VIT)
+    other = build_model(settings.model_copy(update={"architecture": "clip4idc", "captioner": None}))
+    model = build_model(settings)
+    taken = take_weights(model, other.state_dict(), source="clip").taken
+    assert torch.equal(model.state_dict()["encoder.inter.0.attention.output.weight"],
+                       other.state_dict()["encoder.inter.0.attention.output.weight"])  # fmt: skip
+    assert "words.words.weight" in taken
 
 
 def test_presets_have_the_papers_sizes() -> None:

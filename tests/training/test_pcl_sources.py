@@ -13,7 +13,7 @@ import torch
 from PIL import Image
 
 from spotchange.config.ablation import Ablation
-from spotchange.config.objectives import PclTaskWeights
+from spotchange.config.objectives import PclPretrainSettings, PclTaskWeights
 from spotchange.config.sources import DatasetSource, FeatureSource, StreamSource
 from spotchange.config.training import Recipe
 from spotchange.data.falsehood import is_false
@@ -25,6 +25,7 @@ from spotchange.training.ablation import plan
 from spotchange.training.feature_batches import ClassBatches, FeatureBatches, FeatureStore, encode_captions
 from spotchange.training.features import Eyes, dataset_features, scene_features
 from spotchange.training.feeding import Feeding
+from spotchange.training.objectives.pcl_pretrain import PclPretrainObjective
 from spotchange.training.pcl_feeding import task_source
 from spotchange.training.randomness import seed_everything
 from spotchange.training.run import run_stage
@@ -171,6 +172,18 @@ def test_negatives_of_the_stream_are_sentences_of_its_language() -> None:
         sentences = [tokenizer.decode(ids) for ids in negatives]
         assert len(set(sentences)) == 6
         assert all(is_false(sentence, [tokenizer.decode(own)]) for sentence in sentences)
+
+
+def test_a_scene_s_picture_before_is_seen_once() -> None:
+    batch = open_tasks(StreamSource(kind="stream")).next_batch()
+    assert batch.shared_before
+    objective = PclPretrainObjective(
+        start().model, PclPretrainSettings(kind="pcl-pretrain"), mean=(0.5,) * 3, std=(0.25,) * 3
+    ).eval()
+    pairs = batch.pairs
+    with torch.no_grad():
+        once = objective.see(pairs.before, pairs.after, shared_before=True)
+        assert torch.allclose(once, objective.see(pairs.before, pairs.after), atol=1e-5)
 
 
 def test_sentences_of_the_stream_are_cut_to_the_limit() -> None:

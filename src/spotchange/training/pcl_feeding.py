@@ -60,6 +60,8 @@ def task_source(feeding: Feeding, data: StreamSource | DatasetSource | FeatureSo
         settings.tasks,
         seed=feeding.recipe.seed,
         single=_is_single(data, source),
+        # Augmentation draws for each pair, so that even one picture then looks different in two.
+        shared_before=isinstance(data, StreamSource) and not feeding.recipe.augment.active,
         negatives=_negatives(feeding, data, source, settings.negatives) if needed else _none_needed,
     )
 

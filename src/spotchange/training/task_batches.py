@@ -27,6 +27,8 @@ class TaskBatch:
     pairs: PairBatch
     single: bool = False
     """Single pictures with captions: only `before` is read."""
+    shared_before: bool = False
+    """Rows 2k and 2k + 1 show the same picture before, which need be seen only once."""
     negative_ids: Tensor | None = None  # int64 (N, negatives, words)
     negative_mask: Tensor | None = None  # bool (N, negatives, words)
     class_ids: Tensor | None = None  # int64 (N, 2): the classes of before and after
@@ -48,9 +50,11 @@ class TaskBatches:
         *,
         seed: int,
         single: bool,
+        shared_before: bool = False,
         negatives: Callable[[PairBatch], tuple[Tensor, Tensor]],
     ) -> None:
         self.source, self.single, self.negatives = source, single, negatives
+        self.shared_before = shared_before
         self.paired = source.paired
         self._weights = torch.tensor([weights.mlm, weights.mvcl, weights.fda], dtype=torch.float64)
         self._generator = torch.Generator().manual_seed(seed)
@@ -60,7 +64,14 @@ class TaskBatches:
         task = (MLM, MVCL, FDA)[int(torch.multinomial(self._weights, 1, generator=self._generator))]
         pairs = self.source.next_batch()
         ids, mask = self.negatives(pairs) if task == FDA else (None, None)
-        return TaskBatch(task=task, pairs=pairs, single=self.single, negative_ids=ids, negative_mask=mask)
+        return TaskBatch(
+            task=task,
+            pairs=pairs,
+            single=self.single,
+            shared_before=self.shared_before,
+            negative_ids=ids,
+            negative_mask=mask,
+        )
 
     def state_dict(self) -> dict[str, Any]:
         """The source's state and the draw's own."""

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from spotchange.errors import ConfigError
+from spotchange.models.grid_features import GridFeatures
 from spotchange.models.idc_pcl import IdcPcl
 from spotchange.models.interface import VisualState
 from spotchange.training.objectives.base import Objective
@@ -21,9 +22,17 @@ class PclObjective(Objective):
             raise ConfigError("this objective trains idc-pcl only: set model.architecture, or a preset such as idc-pcl")
         super().__init__(model, **normalisation)
 
-    def see(self, before: Tensor, after: Tensor) -> Tensor:
-        """Grid features (pairs, 2, cells, channels) of byte pictures, or of pictures that are features already."""
+    def see(self, before: Tensor, after: Tensor, *, shared_before: bool = False) -> Tensor:
+        """Grid features (pairs, 2, cells, channels) of byte pictures, or of pictures that are features already.
+
+        With `shared_before` rows 2k and 2k + 1 have the same picture before, and the network sees it once.
+        """
         if not before.is_floating_point():
+            encoder = self.model.encoder
+            if shared_before and isinstance(encoder, GridFeatures):
+                cells = encoder.of_pictures(self.normalise(torch.cat([before[::2], after])))
+                scenes = len(before) // 2
+                return torch.stack([cells[:scenes].repeat_interleave(2, dim=0), cells[scenes:]], dim=1)
             return self.model.see(self.normalise(before), self.normalise(after))
         cells = torch.stack([before, after], dim=1)
         # Features lie in half precision on disk; autocast chooses its own, everything else wants fp32.

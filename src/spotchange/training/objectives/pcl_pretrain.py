@@ -97,8 +97,9 @@ class PclPretrainObjective(PclObjective):
     def _cells(self, batch: TaskBatch) -> Tensor:
         """Both pictures' cells, or those of the only one."""
         pairs = batch.pairs
-        cells = self.see(pairs.before, pairs.before if batch.single else pairs.after)
-        return cells[:, :1] if batch.single else cells
+        if batch.single:
+            return self.see(pairs.before, pairs.before)[:, :1]
+        return self.see(pairs.before, pairs.after, shared_before=batch.shared_before)
 
     def _generator(self, pairs: PairBatch) -> torch.Generator | None:
         if self.training:
