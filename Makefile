@@ -17,7 +17,7 @@ $(STAMP): pyproject.toml constraints.txt
 	touch $@
 
 demo: setup
-	$(BIN)/spotchange caption src/spotchange/assets/examples/before.png src/spotchange/assets/examples/after.png --heatmap out/heatmap.png
+	$(BIN)/spotchange caption src/spotchange/assets/examples/2_a_new_colour_before.jpg src/spotchange/assets/examples/2_a_new_colour_after.jpg --heatmap out/heatmap.png
 
 test: setup
 	$(BIN)/python -m pytest --cov --cov-report=term

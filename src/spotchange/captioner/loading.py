@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-from importlib import resources
 from pathlib import Path
 
 from spotchange.captioner.calibration import Calibration, Familiarity
 from spotchange.captioner.captioner import Captioner
 from spotchange.errors import InputError, ModelError
-
-BUNDLED = "bundled"
+from spotchange.models.bundled import BUNDLED, bundled_folder
 
 
 def load(model: str | os.PathLike[str] = BUNDLED, *, device: str = "auto", threads: int | None = None) -> Captioner:
@@ -35,10 +33,7 @@ def load(model: str | os.PathLike[str] = BUNDLED, *, device: str = "auto", threa
 def model_folder(model: str | os.PathLike[str]) -> Path:
     """Where a model lies on disk."""
     if model == BUNDLED:
-        folder = Path(str(resources.files("spotchange"))) / "assets" / "spotchange-small"
-        if not (folder / "config.json").exists():
-            raise ModelError("this build of spotchange carries no model", hint="give a model folder with --model")
-        return folder
+        return bundled_folder()
     folder = Path(model)
     if not folder.is_dir():
         raise ModelError(f"no model folder at {folder}", hint="give a folder, or 'bundled'")

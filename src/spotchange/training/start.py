@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,8 +10,8 @@ from torch import nn
 
 from spotchange.config.model import ModelSettings
 from spotchange.config.training import Recipe
-from spotchange.errors import ModelError
 from spotchange.models.build import build_model, preprocessor_for, settings_for
+from spotchange.models.bundled import BUNDLED, bundled_folder
 from spotchange.models.folder import LoadedModel, load_model
 from spotchange.models.importing import import_model
 from spotchange.models.preprocess import Preprocessor
@@ -22,8 +21,6 @@ from spotchange.training.new_words import extended, keep_known_words, training_c
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
-
-BUNDLED = "bundled"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,9 +58,7 @@ def start_model(recipe: Recipe) -> Start:
 
 def _read(source: str) -> LoadedModel:
     """The model that ships, a model folder, or CLIP's weights wherever they lie."""
-    folder = Path(str(resources.files("spotchange"))) / "assets" / "model" if source == BUNDLED else Path(source)
-    if source == BUNDLED and not folder.is_dir():
-        raise ModelError("this build of spotchange carries no model", hint="set stage.start_from to a model folder")
+    folder = bundled_folder() if source == BUNDLED else Path(source)
     if (folder / "preprocessor_config.json").is_file() and (folder / "model.safetensors.index.json").is_file():
         return load_model(folder)
     return import_model(source)

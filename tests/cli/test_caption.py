@@ -1,0 +1,141 @@
+"""`spotchange caption` as users run it, with the model that ships."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from importlib import resources
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from typer.testing import CliRunner, Result
+
+from spotchange.cli.main import app
+from spotchange.errors import InputError
+
+EXAMPLES = Path(str(resources.files("spotchange"))) / "assets" / "examples"
+
+
+def example(name: str) -> tuple[str, str]:
+    """The two pictures of a bundled example."""
+    (before,) = EXAMPLES.glob(f"*{name}_before.*")
+    (after,) = EXAMPLES.glob(f"*{name}_after.*")
+    return str(before), str(after)
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["caption", *map(str, arguments)])
+
+
+def test_the_sentence_is_all_of_stdout_and_true() -> None:
+    done = run(*example("gone"))
+    assert done.exit_code == 0
+    words = done.stdout.strip()
+    assert "\n" not in words
+    assert any(verb in words for verb in ("disappeared", "missing", "gone", "no longer"))
+
+
+def test_json_follows_the_schema_and_the_heat_map_is_a_picture(tmp_path: Path) -> None:
+    done = run(*example("colour"), "--json", "--heatmap", tmp_path / "heat.png")
+    result = json.loads(done.stdout)
+    assert next(iter(result)) == "schema_version"
+    assert set(result) == {
+        "schema_version", "caption", "changed", "change_score", "change_type", "alternatives", "regions",
+        "familiarity", "source", "warnings", "model", "seconds",
+    }  # fmt: skip
+    assert (result["changed"], result["change_type"], result["source"]) == (True, "color", "model")
+    assert {region["image"] for region in result["regions"]} == {"before", "after"}
+    with Image.open(tmp_path / "heat.png") as picture:
+        assert picture.width > 900
+
+
+def test_a_moved_camera_is_no_change() -> None:
+    done = run(*example("camera_moved"), "--json", "--fail-on-change")
+    assert done.exit_code == 0
+    result = json.loads(done.stdout)
+    assert (result["changed"], result["change_type"], result["regions"]) == (False, "none", [])
+
+
+def test_fail_on_change_exits_with_1() -> None:
+    assert run(*example("something_moved"), "--fail-on-change").exit_code == 1
+
+
+def test_the_same_file_twice_is_identical() -> None:
+    before, _ = example("colour")
+    result = json.loads(run(before, before, "--json").stdout)
+    assert (result["changed"], result["change_score"], result["source"]) == (False, 0.0, "pixels")
+
+
+def test_folders_and_manifests_give_a_line_a_pair(tmp_path: Path) -> None:
+    for side in ("a", "b"):
+        (tmp_path / side).mkdir()
+    for name in ("gone", "colour"):
+        for side, source in zip(("a", "b"), example(name), strict=True):
+            Image.open(source).resize((150, 100)).save(tmp_path / side / f"{name}.png")
+    Image.new("RGB", (9, 9)).save(tmp_path / "a" / "alone.png")
+    done = run(tmp_path / "a", tmp_path / "b")
+    assert [json.loads(line)["id"] for line in done.stdout.splitlines()] == ["colour.png", "gone.png"]
+    manifest = tmp_path / "pairs.jsonl"
+    rows = [{"id": n, "before_file_name": f"a/{n}.png", "after_file_name": f"b/{n}.png"} for n in ("gone", "colour")]
+    manifest.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert run("--pairs", manifest, "--out", tmp_path / "out.jsonl").exit_code == 0
+    lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert [line["id"] for line in lines] == ["gone", "colour"]
+    assert not (tmp_path / "out.jsonl.partial").exists()
+
+
+def test_one_bad_pair_does_not_stop_the_rest_and_a_second_run_repairs_it(tmp_path: Path) -> None:
+    before, after = example("gone")
+    rows = [
+        {"id": "good", "before_file_name": before, "after_file_name": after},
+        {"id": "bad", "before_file_name": before, "after_file_name": str(tmp_path / "late.jpg")},
+    ]
+    manifest, out = tmp_path / "pairs.jsonl", tmp_path / "out.jsonl"
+    manifest.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "late.jpg").write_bytes(b"not a picture")
+    first = run("--pairs", manifest, "--out", out)
+    assert isinstance(first.exception, InputError)
+    assert "1 of 2 pairs failed" in first.exception.message
+    good, bad = (json.loads(line) for line in out.read_text().splitlines())
+    assert good["changed"] is True
+    assert set(bad) == {"id", "error"}
+    (tmp_path / "late.jpg").write_bytes(Path(after).read_bytes())
+    assert run("--pairs", manifest, "--out", out).exit_code == 0
+    lines = [json.loads(line) for line in out.read_text().splitlines()]
+    assert lines[0] == good  # not computed again: even its time is the same
+    assert lines[1]["caption"] == good["caption"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["a.png"], "two pictures are needed"),
+        (["a.png", "b.png", "--pairs", "p.jsonl"], "not both"),
+        (["a.png", "b.png", "--out", "r.jsonl"], "--out is for many pairs"),
+        (["a.png", "b.png", "--ignore", "1,2,3"], "--ignore"),
+        (["a.png", "b.png", "--ignore", "1,2,0,4"], "--ignore"),
+        (["a.png", "b.png", "--device", "abacus"], "device"),
+    ],
+)
+def test_contradictions_are_refused(arguments: list[str], message: str) -> None:
+    done = run(*arguments)
+    assert isinstance(done.exception, InputError)
+    assert message in done.exception.message
+
+
+def test_the_home_folder_may_be_read_only(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir(mode=0o555)
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("XDG", "HF_"))} | {"HOME": str(home)}
+    done = subprocess.run(
+        [sys.executable, "-m", "spotchange", "caption", *example("gone")],
+        capture_output=True,
+        text=True,
+        env=environment,
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    assert list(home.iterdir()) == []
