@@ -24,6 +24,7 @@ import numpy as np
 from PIL import Image
 
 BATCHED, SINGLE = "batched", "one by one"
+WARM_UP = 16  # requests
 
 
 def seeded_model(preset: str, folder: Path) -> Path:
@@ -115,9 +116,10 @@ def main() -> None:
         }
         speeds: dict[str, list[float]] = {name: [] for name in servers}
         try:
+            for _, address, _ in servers.values():
+                asyncio.run(send(address, pairs, options.clients, WARM_UP))
             for _ in range(options.rounds):
                 for name, (_, address, _) in servers.items():
-                    asyncio.run(send(address, pairs, options.clients, options.clients))  # warm
                     speeds[name].append(asyncio.run(send(address, pairs, options.clients, options.requests)))
         finally:
             for process, _, _ in servers.values():

@@ -175,8 +175,8 @@ async def answer_while_connected(
     request: Request, answers: Sequence[Coroutine[Any, Any, dict[str, Any]]]
 ) -> list[dict[str, Any] | Exception]:
     """Wait for answers, or raise ClientDisconnect as soon as nobody is there to read them."""
-    work = asyncio.gather(*answers, return_exceptions=True)
-    gone = asyncio.ensure_future(_disconnected(request))
+    work: asyncio.Future[list[Any]] = asyncio.gather(*answers, return_exceptions=True)
+    gone: asyncio.Future[Any] = asyncio.ensure_future(_disconnected(request))
     try:
         await asyncio.wait({work, gone}, return_when=asyncio.FIRST_COMPLETED)
         if not work.done():

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable
 from html import escape
 from importlib import resources
+from typing import Any
 
 from fastapi import FastAPI
 
@@ -78,7 +79,7 @@ def make_page(captioner: Captioner, batcher: Batcher, settings: ServerSettings) 
     return page, framework.stop_event.set
 
 
-def _theme():  # type: ignore[no-untyped-def]  # the framework's types are not ours
+def _theme() -> Any:
     import gradio as gr
 
     return gr.themes.Base(

@@ -6,10 +6,13 @@ for a front end of its own.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import gradio as gr
+
+_Component = TypeVar("_Component", gr.Image, gr.File)
 
 
 def picture_input(label: str) -> gr.Image:
@@ -24,15 +27,13 @@ def picture_input(label: str) -> gr.Image:
         buttons=[],
         placeholder=f"The picture {label.lower()}",
     )
-    component.preprocess = _path  # type: ignore[method-assign]
-    return _local_only(component)
+    return _handing_over(component, _path)
 
 
 def files_input(label: str, *, name: str, **options: Any) -> gr.File:
     """Files to drop or choose; events get the names they had on the sender's machine, and their paths."""
     component = gr.File(label=label, elem_id=name, height=150, min_width=220, **options)
-    component.preprocess = _names_and_paths  # type: ignore[method-assign]
-    return _local_only(component)
+    return _handing_over(component, _names_and_paths)
 
 
 def _path(payload: Any) -> Path | None:
@@ -46,14 +47,19 @@ def _names_and_paths(payload: Any) -> list[tuple[str, Path]]:
     return [(each.orig_name or Path(each.path).name, Path(each.path)) for each in files]
 
 
-def _local_only(component: Any) -> Any:
-    """The framework would download a file if a request named one by its address; this server calls nobody."""
-    move = component.async_move_resource_to_block_cache
+def _handing_over(component: _Component, preprocess: Callable[[Any], Any]) -> _Component:
+    """Replace how a component reads files.
+
+    The framework would also download a file if a request named one by its address; this server calls nobody.
+    """
+    changed: Any = component
+    move = changed.async_move_resource_to_block_cache
 
     async def move_local(source: Any) -> Any:
         if "://" in str(source or ""):
             raise gr.Error("send the file itself, not its address", print_exception=False)
         return await move(source)
 
-    component.async_move_resource_to_block_cache = move_local
+    changed.preprocess = preprocess
+    changed.async_move_resource_to_block_cache = move_local
     return component

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 import gradio as gr
 
@@ -77,6 +78,6 @@ def _example(before: Path, after: Path) -> tuple[str, str]:
     return str(before), str(after)
 
 
-def _private() -> dict[str, str]:
+def _private() -> dict[str, Any]:
     """Events are for the page; the API has its own address."""
     return {"api_visibility": "private", "show_progress": "minimal"}
