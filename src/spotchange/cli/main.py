@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -30,7 +31,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 
-COMMANDS = {
+COMMANDS: dict[Callable[..., None], str] = {
     caption: "Example: spotchange caption before.png after.png --json",
     compare: "Example: spotchange compare shots/main shots/branch --report report.html",
     generate: "Example: spotchange generate --pairs 20 --out data/toy --seed 1",

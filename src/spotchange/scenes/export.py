@@ -47,7 +47,7 @@ def scene_rows(
         masks: Whether the change row names a mask.
     """
     number = int(batch.scene_id[scene])
-    rows = []
+    rows: list[dict[str, Any]] = []
     for letter, second, kind, told in (
         ("c", AFTER, CHANGE_TYPES[batch.change[scene]], facts(batch, scene)),
         ("n", SAME, CHANGE_TYPES[0], {}),
