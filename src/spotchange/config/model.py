@@ -228,15 +228,15 @@ PRESETS: dict[str, dict[str, Any]] = {
         "text": {"width": 768, "heads": 12},
         "captioner": {"width": 768, "heads": 12},
     },
-    # What ships: patches of 20 pixels see a small sphere as four to six of them; below 48 MiB in fp16.
+    # What ships: patches of 16 pixels see a small sphere as two to four of them; below 48 MiB in fp16.
     "spotchange-small": _merged(
         _FROM_SCRATCH,
         {
             "vision": {
-                "image_size": [240, 360],
+                "image_size": [192, 288],
                 "stem": "conv",
                 "stem_channels": [48, 80],
-                "patch": 20,
+                "patch": 16,
                 "width": 384,
                 "heads": 6,
                 "layers": 12,
