@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
@@ -14,6 +15,8 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
+
+from spotchange.serving.server import TEMPORARY
 
 playwright = pytest.importorskip("playwright.sync_api")
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -51,7 +54,10 @@ class Visit:
         self.page.set_default_timeout(PATIENCE)
         self.requested: list[str] = []
         self.complaints: list[str] = []
+        self.leaks: list[str] = []
+        self.finished: list[Any] = []
         self.page.on("request", lambda request: self.requested.append(request.url))
+        self.page.on("requestfinished", lambda request: self.finished.append(request))
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.page.on(
             "console", lambda message: self.complaints.append(message.text) if message.type == "error" else None
@@ -68,6 +74,14 @@ class Visit:
         self.page.get_by_role("tab", name=name).click()
         self.page.locator(FIRST_BUTTON[name]).wait_for()
         self.page.wait_for_timeout(300)  # the framework wires a tab's inputs a moment after it shows them
+
+    def read_answer(self, response: Any) -> None:
+        """Remember answers that name the server's temporary folder."""
+        kind = response.headers.get("content-type", "")
+        if "json" in kind or "event-stream" in kind or "html" in kind:
+            with contextlib.suppress(playwright.Error):  # a stream that is still open
+                if TEMPORARY in response.text():
+                    self.leaks.append(response.url)
 
     def snap(self, name: str) -> None:
         """A screenshot to look at, where a folder for them is named."""
@@ -96,6 +110,10 @@ def visit(browser: Any, page_server: Any) -> Iterator[Callable[..., Visit]]:
         assert each.requested
         assert each.outside() == []
         assert each.complaints == []
+        for request in each.finished:
+            each.read_answer(request.response())
+        assert each.leaks == []
+        assert not [url for url in each.requested if TEMPORARY in url]
         each.context.close()
 
 

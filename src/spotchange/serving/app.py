@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,7 +14,8 @@ from spotchange import __version__
 from spotchange.captioner import Captioner
 from spotchange.serving.api import caption_router, health_router
 from spotchange.serving.batching import Batcher
-from spotchange.serving.guard import Guard
+from spotchange.serving.disguise import Disguise
+from spotchange.serving.guard import App, Guard
 from spotchange.serving.lanes import Lanes
 from spotchange.serving.meter import Meter
 from spotchange.serving.problems import install
@@ -27,7 +29,7 @@ DESCRIPTION = "Two pictures in, a sentence about what changed out. Errors are pr
 class Service:
     """One server's parts; `app` is what the web server runs."""
 
-    def __init__(self, captioner: Captioner, settings: ServerSettings) -> None:
+    def __init__(self, captioner: Captioner, settings: ServerSettings, *, page_files: Path | None = None) -> None:
         self.settings = settings
         self.meter = Meter()
         # A GPU takes a batch whole; a CPU's cores take a part each.
@@ -50,7 +52,10 @@ class Service:
             from spotchange.serving.page import make_page
 
             self.page, self.stop_page = make_page(captioner, self.batcher, settings)
-        self.app = Guard(api=self.api, page=self.page, settings=settings, meter=self.meter)
+        page: App | None = self.page
+        if page is not None and page_files is not None:
+            page = Disguise(page, page_files)
+        self.app = Guard(api=self.api, page=page, settings=settings, meter=self.meter)
 
     def close(self) -> None:
         """Finish what was accepted, then stop the threads."""

@@ -30,8 +30,8 @@ def run_server(settings: ServerSettings, *, model: str, device: str, threads: in
     listening = bind(settings.host, settings.port)
     signal.signal(signal.SIGTERM, _leave)
     try:
-        with temporary_folder():
-            _serve(settings, listening, model=model, device=device, threads=threads)
+        with temporary_folder() as folder:
+            _serve(settings, listening, folder, model=model, device=device, threads=threads)
     finally:
         listening.close()
 
@@ -68,7 +68,7 @@ def temporary_folder() -> Iterator[Path]:
         owner = old.name.removeprefix(TEMPORARY).partition(".")[0]
         if owner.isdigit() and not _lives(int(owner)):
             shutil.rmtree(old, ignore_errors=True)
-    folder = Path(tempfile.mkdtemp(prefix=f"{TEMPORARY}{os.getpid()}."))
+    folder = Path(tempfile.mkdtemp(prefix=f"{TEMPORARY}{os.getpid()}.")).resolve()
     before = tempfile.tempdir
     tempfile.tempdir = str(folder)
     os.environ["GRADIO_TEMP_DIR"] = str(folder)
@@ -80,7 +80,9 @@ def temporary_folder() -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _serve(settings: ServerSettings, listening: socket.socket, *, model: str, device: str, threads: int | None) -> None:
+def _serve(
+    settings: ServerSettings, listening: socket.socket, folder: Path, *, model: str, device: str, threads: int | None
+) -> None:
     import uvicorn
     from PIL import Image
 
@@ -95,7 +97,7 @@ def _serve(settings: ServerSettings, listening: socket.socket, *, model: str, de
     captioner = load(model, device=device, threads=threads)
     # A first look finds a model that cannot compute here, and makes the first request as quick as the others.
     captioner.answer_pictures([(Image.new("RGB", (64, 64), "gray"), Image.new("RGB", (64, 64), "red"))])
-    service = Service(captioner, settings)
+    service = Service(captioner, settings, page_files=folder)
     config = uvicorn.Config(
         service.app,
         log_config=None,
