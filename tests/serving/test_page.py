@@ -298,3 +298,14 @@ def test_the_page_asks_for_the_key(launch: Any) -> None:
         assert client.post("/login", data={"username": "me", "password": "open-sesame"}).status_code == 200
         assert client.get("/config").status_code == 200
         assert client.get("/v1/models").status_code == 401
+
+
+def test_an_open_page_does_not_hold_up_the_end(launch: Any) -> None:
+    server = launch()
+    with (
+        httpx.Client(base_url=server.address, timeout=60) as client,
+        client.stream("GET", "/gradio_api/heartbeat/somebody") as stream,
+    ):
+        lines = stream.iter_lines()
+        assert "ALIVE" in next(lines)
+        assert server.stop(timeout=20) == 0  # accepted requests would have 30 seconds

@@ -138,7 +138,8 @@ def _limited(receive: Receive, limit: int) -> Receive:
         message = await receive()
         seen += len(message.get("body", b""))
         if seen > limit:
-            await drain(receive)
+            if message.get("more_body", False):
+                await drain(receive)
             raise Problem(413, "request-too-large", f"a request may have {limit:,} bytes")
         return message
 
