@@ -12,13 +12,14 @@ from fastapi import FastAPI
 
 from spotchange import __version__
 from spotchange.captioner import Captioner
-from spotchange.serving.api import caption_router, health_router
+from spotchange.serving import answering, problems
+from spotchange.serving.answering import Answering
+from spotchange.serving.api import caption_router, health_router, models_router
 from spotchange.serving.batching import Batcher
 from spotchange.serving.disguise import Disguise
 from spotchange.serving.guard import App, Guard
 from spotchange.serving.lanes import Lanes
 from spotchange.serving.meter import Meter
-from spotchange.serving.problems import install
 from spotchange.serving.schemas import NamedPairIn, ProblemOut
 from spotchange.serving.settings import ServerSettings
 from spotchange.serving.uploads import Decoder
@@ -74,8 +75,10 @@ class Service:
             redoc_url=None,
             lifespan=self._lifespan,
         )
-        install(api)
-        api.include_router(caption_router(captioner, self.batcher, self.decoder, self.meter, self.settings))
+        problems.install(api)
+        answering.install(api, self.meter)
+        api.include_router(caption_router(Answering(self.batcher, self.decoder, self.settings)))
+        api.include_router(models_router(captioner))
         api.include_router(health_router(self.batcher, self.meter))
         _describe(api, key_needed=self.settings.api_key is not None)
         return api
