@@ -178,6 +178,7 @@ def test_limits(client: TestClient, draw: Draw, pair_form: Form) -> None:
         ),
         413,
     )
+    problem(client.post("/gradio_api/upload", content=bytes(300_001)), 413)
     pairs = [{"before": as_text(good), "after": as_text(good)}] * 4
     assert problem(client.post("/v1/caption/batch", json={"pairs": pairs}), 413)["type"].endswith("too-many-pairs")
 

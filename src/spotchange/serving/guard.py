@@ -92,8 +92,10 @@ class Guard:
         if problem is not None:
             await drain(receive)
             await problem.response()(scope, receive, send)
-        elif is_api(scope["path"]):
-            await self._api(scope, _limited(receive, self._body_limit(scope["path"])), send)
+            return
+        receive = _limited(receive, self._body_limit(scope["path"]))
+        if is_api(scope["path"]):
+            await self._api(scope, receive, send)
         elif self._page is not None:
             await self._page(scope, receive, _as_problem(scope, send))
         else:
@@ -104,9 +106,8 @@ class Guard:
         names = self._settings.host_names
         if names is not None and _host_name(headers.get("host", "")) not in names:
             return Problem(421, "unknown-host", "this server does not answer to that host name")
-        if not is_api(scope["path"]):
-            return None  # the page asks for the key itself
-        if scope["path"] not in OPEN_PATHS and not self._has_key(headers):
+        # The page asks for the key itself.
+        if is_api(scope["path"]) and scope["path"] not in OPEN_PATHS and not self._has_key(headers):
             return Problem(401, "key-needed", "a valid API key is needed", headers={"WWW-Authenticate": "Bearer"})
         limit = self._body_limit(scope["path"])
         length = headers.get("content-length", "0")
@@ -124,7 +125,7 @@ class Guard:
         return hmac.compare_digest(given.encode(), wanted.encode())
 
     def _body_limit(self, path: str) -> int:
-        if path == "/v1/caption/batch":
+        if path == "/v1/caption/batch" or not is_api(path):
             return self._settings.max_request_bytes
         return self._settings.max_picture_bytes * 2 * 4 // 3 + 2**16  # two pictures in base64, and their envelope
 
