@@ -15,7 +15,12 @@ from spotchange.errors import InputError
 if TYPE_CHECKING:
     from spotchange.config.model import ModelSettings
 
-app = typer.Typer(help="List, inspect and import models.", no_args_is_help=True, rich_markup_mode="rich")
+app = typer.Typer(
+    help="List, inspect, import, calibrate and export models.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    epilog="Example: spotchange models show bundled",
+)
 
 
 @app.command("list", epilog="Example: spotchange models list")

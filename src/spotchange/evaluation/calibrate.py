@@ -28,7 +28,7 @@ from spotchange.models.interface import DecodingOptions
 
 FALSE_ALARMS = 0.005  # share of known pairs that may be called unfamiliar
 RELATION_WORDS = ("that", "left", "right", "behind", "on", "front")
-PENALTIES = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)
+PENALTIES = (0.0, 0.5, 1.0, 2.0)
 BEAMS = 3
 
 
@@ -89,15 +89,18 @@ def fit(outputs: Outputs, *, fitted_on: str) -> tuple[Calibration, Familiarity]:
     )
     scores = Calibration(temperature=float(temperature)).change_scores(outputs.logits)
     candidates = np.linspace(0.05, 0.95, 91)
-    quality = [_balanced_accuracy(scores >= each, outputs.changed) for each in candidates]
-    best = candidates[np.isclose(quality, max(quality))]
+    quality = np.array([_balanced_accuracy(scores >= each, outputs.changed) for each in candidates])
+    # Differences within a standard error are chance: of all that are as good, the one nearest the middle.
+    error = np.sqrt(quality.max() * (1 - quality.max()) / len(scores))
+    best = candidates[quality >= quality.max() - error]
     # Half of the pairs describe what is known, the other half says how far known pairs stray from that.
     familiarity = Familiarity.fit(outputs.features[::2])
     held_out = familiarity.scores(outputs.features[1::2])
     calibration = Calibration(
         temperature=round(float(temperature), 4),
         threshold=round(float(best[np.argmin(np.abs(best - 0.5))]), 4),
-        least_familiarity=round(float(np.quantile(held_out, FALSE_ALARMS)), 8),
+        # Half of that, because other pictures of the same world may lie a little farther out.
+        least_familiarity=round(float(np.quantile(held_out, FALSE_ALARMS)) / 2, 8),
         word_penalties=dict.fromkeys(RELATION_WORDS, penalty) if (penalty := _best_penalty(outputs)) else {},
         fitted_on=fitted_on,
     )

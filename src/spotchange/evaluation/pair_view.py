@@ -47,8 +47,9 @@ def pair_view(answer: Answer, *, side: int = VIEW_SIDE) -> str:
         note = f'<span class="sc-note">Sizes differ: {sizes}; after is stretched to fit.</span>'
     marked = bool(answer.result.regions) or float(answer.heat.max()) > FAINTEST_HEAT
     toggle = f'<label class="sc-toggle"><input type="checkbox" checked onchange="{_MARKS}"> Mark what changed</label>'
+    shape = f"aspect-ratio:{width}/{height};max-width:calc(74vh*{width / height:.3f});--cut:50%"
     return (
-        f'<div class="sc-view"><div class="sc-stage" style="aspect-ratio:{width}/{height};max-width:calc(74vh*{width / height:.3f});--cut:50%">'
+        f'<div class="sc-view"><div class="sc-stage" style="{shape}">'
         f'<div class="sc-side">{layers[0]}</div><div class="sc-side sc-after">{layers[1]}</div>'
         '<input class="sc-range" type="range" min="0" max="100" value="50" '
         f'aria-label="Slider between before (right end) and after (left end)" oninput="{_SLIDE}">'
