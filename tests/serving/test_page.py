@@ -33,7 +33,7 @@ ARGUMENTS = [
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",  # the network is closed
 ]
 FIRST_BUTTON = {"Two pictures": "#ask", "Many pairs": "#ask-batch", "Test it": "#make"}
-PATIENCE = 60_000  # milliseconds, on a busy machine
+PATIENCE = 180_000  # milliseconds, on a busy machine
 
 
 @pytest.fixture(scope="module")
