@@ -13,19 +13,23 @@ from spotchange.types import Region
 
 GAP = 8
 BAND = 34  # pixels a line of text takes
+FADE = 0.6  # of the contrast is left where nothing changed
 INK, PAPER, MARK = (28, 28, 30), (255, 255, 255), (255, 45, 85)
 
 
 def overlay(picture: Image.Image, heat: npt.NDArray[np.floating]) -> Image.Image:
-    """The picture with heat in [0, 1] laid over it; where nothing changed it is dimmed a little, never recoloured."""
+    """The picture with what changed, heat in [0, 1], in its own colours and the rest faded.
+
+    Nothing is painted over the change: it may be a change of colour. Without heat nothing is faded.
+    """
     strength = Image.fromarray((np.clip(heat, 0, 1) * 255).astype(np.uint8)).resize(
         picture.size, Image.Resampling.BICUBIC
     )
-    alpha = np.asarray(strength, dtype=np.float32)[..., None] / 255.0
+    kept = np.asarray(strength, dtype=np.float32)[..., None] / 255.0
     pixels = np.asarray(picture, dtype=np.float32)
-    grey = pixels.mean(axis=2, keepdims=True) * 0.35 + pixels * 0.65
-    marked = pixels * 0.45 + np.array(MARK, dtype=np.float32) * 0.55
-    return Image.fromarray(np.clip(grey * (1 - alpha) + marked * alpha, 0, 255).astype(np.uint8))
+    faded = (pixels.mean(axis=2, keepdims=True) * 0.7 + pixels * 0.3) * FADE + 255 * (1 - FADE)
+    fading = (1 - kept) * float(np.clip(heat, 0, 1).max())
+    return Image.fromarray(np.clip(pixels * (1 - fading) + faded * fading, 0, 255).astype(np.uint8))
 
 
 def draw_boxes(picture: Image.Image, regions: Sequence[Region]) -> Image.Image:
