@@ -12,13 +12,13 @@ from torch import nn
 from spotchange.config.model import ModelSettings, VocabularySettings
 from spotchange.errors import ConfigError, ModelError
 from spotchange.models.build_idc_pcl import build_idc_pcl
+from spotchange.models.build_vision import picture_encoder, resnet_arguments
 from spotchange.models.caption_decoder import CaptionDecoder
 from spotchange.models.clip4idc import Clip4idc
 from spotchange.models.decoding import SpecialIds
 from spotchange.models.heads import ChangeHead, PatchChangeHead
 from spotchange.models.initialise import initialise
 from spotchange.models.pair_encoder import PairEncoder
-from spotchange.models.picture_encoder import PictureEncoder
 from spotchange.models.preprocess import IMAGENET_MEAN, IMAGENET_STD, Preprocessor, normalisation_in
 from spotchange.models.text_encoder import TextEncoder, TextTransformer, WordEmbedding
 
@@ -128,27 +128,8 @@ def _backbone(settings: ModelSettings) -> nn.Module:
     if vision.backbone == "resnet":
         from spotchange.models.grid import GridEncoder
 
-        return GridEncoder(
-            grid=vision.grid,
-            width=vision.width,
-            depths=vision.resnet_depths,
-            channels=vision.resnet_channels,
-            stage=vision.resnet_stage,
-            stride_first=vision.resnet_stride_first,
-            frozen=vision.freeze_backbone,
-            pretrained=vision.resnet,
-        )
-    return PictureEncoder(
-        image_size=vision.image_size,
-        patch=vision.patch,
-        width=vision.width,
-        heads=vision.heads,
-        blocks=vision.intra,
-        stem=vision.stem,
-        stem_channels=vision.stem_channels,
-        activation=vision.activation,
-        mlp_ratio=vision.mlp_ratio,
-    )
+        return GridEncoder(grid=vision.grid, width=vision.width, **resnet_arguments(vision))
+    return picture_encoder(vision)
 
 
 def _clip_ft(settings: ModelSettings) -> Clip4idc:

@@ -6,13 +6,13 @@ from torch import nn
 
 from spotchange.config.model import ModelSettings
 from spotchange.errors import ConfigError
+from spotchange.models.build_vision import picture_encoder, resnet_arguments
 from spotchange.models.cross_modal import CrossModalTransformer
 from spotchange.models.decoding import SpecialIds
 from spotchange.models.difference_encoder import DifferenceEncoder
 from spotchange.models.grid_features import GridFeatures, PairFeatures
 from spotchange.models.idc_pcl import IdcPcl
 from spotchange.models.initialise import initialise
-from spotchange.models.picture_encoder import PictureEncoder
 from spotchange.models.text_encoder import WordEmbedding
 
 
@@ -59,26 +59,9 @@ def build_idc_pcl(settings: ModelSettings) -> IdcPcl:
 def _encoder(settings: ModelSettings) -> GridFeatures | PairFeatures:
     vision = settings.vision
     if vision.backbone == "resnet":
-        return GridFeatures(
-            depths=vision.resnet_depths,
-            channels=vision.resnet_channels,
-            stage=vision.resnet_stage,
-            stride_first=vision.resnet_stride_first,
-            frozen=vision.freeze_backbone,
-            pretrained=vision.resnet,
-        )
+        return GridFeatures(**resnet_arguments(vision))
     return PairFeatures(
-        backbone=PictureEncoder(
-            image_size=vision.image_size,
-            patch=vision.patch,
-            width=vision.width,
-            heads=vision.heads,
-            blocks=vision.intra,
-            stem=vision.stem,
-            stem_channels=vision.stem_channels,
-            activation=vision.activation,
-            mlp_ratio=vision.mlp_ratio,
-        ),
+        backbone=picture_encoder(vision),
         grid=vision.grid,
         width=vision.width,
         heads=vision.heads,

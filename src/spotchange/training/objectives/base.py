@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ from spotchange.models.interface import VisualState
 from spotchange.training.objectives.truth import DenseTruth
 
 
-class Objective(nn.Module):
+class Objective(nn.Module, ABC):
     """Holds the model under `model`; whatever else it owns is for training only and saved beside the weights.
 
     `forward(batch)` returns scalars by name; `loss` is minimised, the rest is logged. Every tensor
@@ -55,8 +56,9 @@ class Objective(nn.Module):
             raise ConfigError(f"the dense truth trains heads this model lacks: set {' and '.join(missing)} to true")
         return DenseTruth(width=self.model.encoder.norm.normalized_shape[0], weights=weights)
 
+    @abstractmethod
     def forward(self, batch: PairBatch) -> dict[str, Tensor]:
-        raise NotImplementedError
+        """Losses of a batch, `loss` among them; in evaluation mode also what validation reports."""
 
     def after_step(self) -> None:
         """What must hold after every update of the weights."""
