@@ -10,8 +10,8 @@ import torch
 from spotchange.config.scenes import LookRandomness, SceneSettings, scene_preset
 from spotchange.errors import ConfigError
 from spotchange.scenes.arrays import ADD, CHANGE_TYPES, DROP, RECOLOR, RETEXTURE
-from spotchange.scenes.stream import SceneStream, StreamBatch, world_seed
-from spotchange.scenes.vocabulary import BOS_ID, EOS_ID, decode
+from spotchange.scenes.stream import RELATION_IDS, SceneStream, StreamBatch, plainest, world_seed
+from spotchange.scenes.vocabulary import BOS_ID, EOS_ID, PAD_ID, decode, encode
 
 PLAIN = SceneSettings()
 
@@ -141,3 +141,28 @@ def test_domain_randomisation_changes_pixels_and_nothing_else() -> None:
 def test_impossible_streams_are_refused(values: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
         stream(**values)
+
+
+def test_the_plainest_sentence_is_the_longest_without_a_relation() -> None:
+    sentences = [
+        "the cube moved",
+        "the small red metal cube moved",
+        "the small red metal cube left of the big ball moved",
+        "the object moved",
+    ]
+    rows = torch.tensor([(encode(text) + [PAD_ID] * 24)[:24] for text in sentences])
+    pairs = torch.stack([rows, rows.flip(0)])[None]  # (1, 2, 4, 24)
+    chosen = plainest(pairs)
+    assert decode(chosen[0, 0].tolist()) == "the small red metal cube moved"
+    assert decode(chosen[0, 1].tolist()) == "the object moved"  # a distractor keeps its first
+    only_relations = pairs[:, :, 2:3]
+    assert decode(plainest(only_relations)[0, 0].tolist()) == sentences[2]
+
+
+def test_plain_sentences_relate_only_where_they_must(batch: StreamBatch) -> None:
+    plain = next(stream(scenes_per_batch=20, scenes_per_chunk=20, plain_sentences=True))
+    relations = torch.tensor(RELATION_IDS)
+    related = torch.isin(plain.caption_ids, relations).any(1)
+    assert related.float().mean() < 0.2 < torch.isin(batch.caption_ids, relations).any(1).float().mean()
+    assert torch.equal(plain.caption_ids[1::2], batch.caption_ids[1::2])
+    assert torch.equal(plain.before, batch.before)

@@ -25,6 +25,8 @@ class StreamSource(Settings):
     1 the full spread; one number, or one for each part."""
     quality: Literal["fast", "faithful"] = "fast"
     """Effort of the renderer."""
+    sentences: Literal["mixed", "plain"] = "mixed"
+    """mixed: as the benchmark's references; plain: the object described fully, related to others only where needed."""
 
     @model_validator(mode="after")
     def _check_scenes(self) -> StreamSource:

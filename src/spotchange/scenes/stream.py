@@ -16,7 +16,7 @@ from spotchange.scenes.changes import answers, as_tensors
 from spotchange.scenes.patches import patch_truth
 from spotchange.scenes.pictures import draw_pictures
 from spotchange.scenes.render import QUALITIES
-from spotchange.scenes.vocabulary import PAD_ID
+from spotchange.scenes.vocabulary import PAD_ID, TOKENS
 from spotchange.scenes.world import World
 from spotchange.scenes.writer import write_captions
 
@@ -24,6 +24,9 @@ from spotchange.scenes.writer import write_captions
 SPLIT_STREAMS = {"train": 0, "val": 1, "test": 2}
 _TRAINING_STREAM = 3
 _STREAMS = 4
+
+PLAIN_CHOICES = 8  # sentences drawn to choose the plainest from: nine times of ten a full description is among them
+RELATION_IDS = tuple(TOKENS.index(word) for word in ("left", "right", "behind", "front"))
 
 _CHUNK = {"cpu": 32, "cuda": 8192}
 
@@ -71,6 +74,7 @@ class SceneStream:
         height: int = 224,
         grid: tuple[int, int] = (7, 7),
         quality: str = "fast",
+        plain_sentences: bool = False,
         scenes_per_chunk: int | None = None,
     ) -> None:
         """Prepare the stream; nothing is drawn before the first batch is asked for.
@@ -86,6 +90,7 @@ class SceneStream:
             height: See width.
             grid: Rows and columns of patches, for the truth per patch.
             quality: Effort of the renderer, a name in `render.QUALITIES`.
+            plain_sentences: Describe the changed object fully and bring in another one only where that is needed.
             scenes_per_chunk: Scenes sampled together ahead of rendering; it does not change what is drawn.
         """
         if scenes_per_batch < 1:
@@ -99,6 +104,7 @@ class SceneStream:
         self.settings, self.seed, self.device = settings, seed, device
         self.rank, self.world_size, self.scenes_per_batch = rank, world_size, scenes_per_batch
         self.width, self.height, self.grid, self.quality = width, height, grid, quality
+        self.plain_sentences = plain_sentences
         self.world = World(settings, seed=world_seed(seed), device=device)
         self.world.check_room()
         chunk = scenes_per_chunk or _CHUNK[device.partition(":")[0]]
@@ -137,8 +143,10 @@ class SceneStream:
             device=self.device,
         )
         scenes = as_tensors(batch)
-        captions = torch.as_tensor(write_captions(batch, seed=self.world.seed, per_pair=1))
-        captions = captions[:, :, 0].reshape(2 * len(batch), -1).long()
+        drawn = PLAIN_CHOICES if self.plain_sentences else 1
+        captions = torch.as_tensor(write_captions(batch, seed=self.world.seed, per_pair=drawn))
+        chosen = plainest(captions) if self.plain_sentences else captions[:, :, 0]
+        captions = chosen.reshape(2 * len(batch), -1).long()
         attributes, mask = patch_truth(scenes, ids, self.grid)
         return StreamBatch(
             before=_pair_up(images[:, BEFORE], images[:, BEFORE]),
@@ -162,6 +170,18 @@ class SceneStream:
         self._chunk_start = self._next
         self._chunk = self.world.scenes(self._next + step * np.arange(self._chunk_size))
         return self._chunk[:scenes]
+
+
+def plainest(captions: Tensor) -> Tensor:
+    """Of several sentences a pair (S, 2, choices, words) the longest without a relation; distractors keep their first.
+
+    Where every sentence has a relation the object has a twin, and the longest one stays.
+    """
+    relations = torch.isin(captions, torch.tensor(RELATION_IDS, dtype=captions.dtype, device=captions.device)).any(-1)
+    lengths = (captions != PAD_ID).sum(-1)
+    best = (lengths - captions.shape[-1] * relations).argmax(-1)  # (S, 2)
+    best[:, 1] = 0
+    return captions.gather(2, best[:, :, None, None].expand(-1, -1, 1, captions.shape[-1]))[:, :, 0]
 
 
 def _pair_up(change: Tensor, distractor: Tensor) -> Tensor:

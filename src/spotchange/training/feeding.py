@@ -121,6 +121,7 @@ class Feeding:
             height=height,
             grid=self.grid,
             quality=settings.quality,
+            plain_sentences=settings.sentences == "plain",
         )
 
     def _held_out_scenes(self, settings: StreamSource) -> HeldOut:
