@@ -58,3 +58,11 @@ def test_all_splits_at_once_with_a_summary(tmp_path: Path) -> None:
 def test_shares_follow_the_official_sizes() -> None:
     assert proportional_scenes(sum(SPLIT_SCENES.values())) == SPLIT_SCENES
     assert proportional_scenes(100) == {"train": 86, "val": 4, "test": 10}
+
+
+def test_all_splits_of_too_few_pairs_are_refused(tmp_path: Path) -> None:
+    command = ["generate", "--out", str(tmp_path / "set"), "--split", "all", "--pairs", "40"]
+    refused = CliRunner().invoke(app, command)
+    assert isinstance(refused.exception, SpotchangeError)
+    assert "at least 42 pairs" in refused.exception.message
+    assert not (tmp_path / "set").exists()

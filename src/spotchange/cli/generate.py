@@ -129,4 +129,10 @@ def _scenes(split: str, pairs: int | None) -> dict[str, int]:
             f"--pairs must be even, not {pairs}: every scene gives a change pair and a distractor pair",
             hint=f"use {pairs - 1} or {pairs + 1}" if pairs > 2 else None,
         )
-    return proportional_scenes(pairs // 2) if split == ALL else {split: pairs // 2}
+    if split != ALL:
+        return {split: pairs // 2}
+    shares = proportional_scenes(pairs // 2)
+    if not all(shares.values()):
+        least = 2 * -(-sum(SPLIT_SCENES.values()) // min(SPLIT_SCENES.values()))
+        raise InputError(f"--split all needs at least {least} pairs, or a split stays empty; {pairs} are too few")
+    return shares
