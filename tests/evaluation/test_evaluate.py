@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from spotchange.data import Row, read_rows
-from spotchange.errors import DataError, InputError
+from spotchange.errors import ConfigError, DataError, InputError
 from spotchange.evaluation.outputs import SystemOutputs, outputs_from_file, outputs_from_model
 from spotchange.evaluation.report import ranked_rows, report_html, write_report
 from spotchange.evaluation.run import EvaluationOptions, evaluate
@@ -229,3 +229,19 @@ def test_scenes_beside_the_rows_make_facts_strict(tmp_path: Path, shared: Path) 
     # A plain caption is right exactly where no other object shares the four attributes.
     assert evaluation.systems[0].total.beyond["fact accuracy"] == pytest.approx(clear)
     assert not any("on trust" in note for note in evaluation.notes)
+
+
+def test_a_protocol_makes_the_references(data_set: Path, tmp_path: Path) -> None:
+    joined = {
+        row.id: " . ".join(row.captions) if row.change_type != "none" else "there is no change"
+        for row in read_rows(data_set, "val")
+    }
+    (tmp_path / "said.json").write_text(json.dumps(joined))
+    options = EvaluationOptions(meteor=False, protocol="spot-the-diff-multi")
+    evaluation = evaluate(str(tmp_path / "said.json"), data_set, options)
+    assert all(len(row.captions) == 1 for row in evaluation.rows)
+    (system,) = evaluation.systems
+    assert system.by_type["changed"].captions["BLEU-4"] == pytest.approx(1.0)
+    assert "|protocol:spot-the-diff-multi|" in system.signature
+    with pytest.raises(ConfigError, match="unknown protocol"):
+        evaluate(str(tmp_path / "said.json"), data_set, EvaluationOptions(protocol="spot-the-dif"))

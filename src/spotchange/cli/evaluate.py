@@ -32,6 +32,9 @@ def evaluate(
     published: Annotated[
         str | None, typer.Option(metavar="NAME", help="Print the papers' rows: clevr-change, spot-the-diff, ...")
     ] = None,
+    protocol: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Score as the set's papers do: levir-cc, ...")
+    ] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first N pairs.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     batch_size: Annotated[int, typer.Option(min=1, help="Pairs computed together.")] = 16,
@@ -50,6 +53,7 @@ def evaluate(
         published=published,
         retrieval=retrieval,
         limit=limit,
+        protocol=protocol,
         device=device,
         batch_size=batch_size,
         beams=beam,

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from spotchange.data import Row, list_splits, read_rows
+from spotchange.data.protocols import Protocol, get_protocol
 from spotchange.data.rows import METADATA
 from spotchange.errors import DataError
 from spotchange.evaluation.facts import ON_TRUST, Scenes, read_scenes, scene_of
@@ -32,6 +33,8 @@ class EvaluationOptions:
     published: str | None = None
     retrieval: bool = False
     limit: int | None = None
+    protocol: str | None = None
+    """How the set's papers make references of its sentences (see `data.protocols`); None: each as it stands."""
     device: str = "auto"
     batch_size: int = 16
     beams: int = 3
@@ -88,8 +91,9 @@ def evaluate(
     beside = published_rows(options.published) if options.published else []
     if (Path(data_set) / METADATA).is_file() and not (Path(data_set) / options.split).exists():
         options = replace(options, split=WHOLE)
-    rows = _read(Path(data_set), options.split, options.limit)
-    constant = _constant(Path(data_set), options.split, rows)
+    protocol = get_protocol(options.protocol) if options.protocol else None
+    rows = [_as_scored(row, protocol) for row in _read(Path(data_set), options.split, options.limit)]
+    constant = _constant(Path(data_set), options.split, rows, protocol)
     scorer = Scorer({row.id: row.captions for row in rows}, meteor=options.meteor)
     if answer is None:
         answer = _answerer(options)
@@ -132,11 +136,16 @@ def _read(data_set: Path, split: str, limit: int | None) -> list[Row]:
     return rows
 
 
-def _constant(data_set: Path, split: str, rows: Sequence[Row]) -> ConstantCaption:
+def _as_scored(row: Row, protocol: Protocol | None) -> Row:
+    return row if protocol is None else replace(row, captions=tuple(protocol.references(row.captions)))
+
+
+def _constant(data_set: Path, split: str, rows: Sequence[Row], protocol: Protocol | None) -> ConstantCaption:
     """Choose the constant caption on the training split where there is another one than the split evaluated."""
     if split != "train" and "train" in list_splits(data_set):
         training = islice(read_rows(data_set, "train", check_files=False), CONSTANT_PAIRS)
-        return best_constant({row.id: row.captions for row in training}, source="training captions")
+        known = {row.id: _as_scored(row, protocol).captions for row in training}
+        return best_constant(known, source="training captions")
     where = "references" if split == WHOLE else f"{split} references"
     return best_constant({row.id: row.captions for row in rows}, source=f"{where}, for want of a training split")
 
@@ -173,6 +182,7 @@ def _judge(
         "data": Path(data_set).resolve().name,
         "split": "all" if options.split == WHOLE else options.split,
         "limit": str(options.limit) if options.limit else None,
+        "protocol": options.protocol,
         "model": model,
         "decoding": answered.decoding,
     }
