@@ -1,6 +1,6 @@
 """How close our pictures come to Blender's: the same scenes, compared pixel by pixel.
 
-    python benchmarks/fidelity.py --scenes ../shared/data/blender-clevr-dev [--first 0 --last 140] [--out DIR]
+    python benchmarks/fidelity.py --scenes DIR [--first 0 --last 140] [--out DIR]
 
 Prints median SSIM, the absolute error (mean over RGB, of 255) over object pixels, over metal, rubber and each shape,
 for the scenes the renderer's constants were fitted on (the first half) and for the rest. With --out it writes the

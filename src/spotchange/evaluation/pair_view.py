@@ -16,7 +16,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from spotchange.captioner import Answer
-from spotchange.captioner.drawing import MARK, draw_boxes, overlay
+from spotchange.captioner.drawing import FADE, draw_boxes, overlay
 from spotchange.types import Region
 
 VIEW_SIDE = 960  # pixels of the longer side, at most
@@ -102,20 +102,21 @@ def _layer(picture: Image.Image, heat: npt.NDArray[np.float32], regions: Sequenc
         f'width:{100 * w / width:.2f}%;height:{100 * h / height:.2f}%"></span>'
         for x, y, w, h in (region.box for region in regions)
     )
-    warm = ""
+    veil = ""
     if float(heat.max()) > FAINTEST_HEAT:
-        warm = f'<img class="sc-heat" alt="" src="{_heat_uri(heat)}">'
-    return f'<img alt="{name}" src="{picture_uri(picture, side=side)}">{warm}{frames}'
+        veil = f'<img class="sc-heat" alt="" src="{_veil_uri(heat)}">'
+    return f'<img alt="{name}" src="{picture_uri(picture, side=side)}">{veil}{frames}'
 
 
-def _heat_uri(heat: npt.NDArray[np.float32]) -> str:
-    """Heat as a colour that is opaque where it is hot."""
+def _veil_uri(heat: npt.NDArray[np.float32]) -> str:
+    """A white veil over what did not change, as `captioner.drawing.overlay` fades it: the change keeps its colours."""
     rows, columns = heat.shape
     scale = HEAT_SIDE / max(rows, columns)
-    strength = Image.fromarray((np.clip(heat, 0, 1) * 150).astype(np.uint8)).resize(
+    kept = np.clip(heat, 0, 1)
+    strength = Image.fromarray(((1 - kept) * kept.max() * (1 - FADE) * 255).astype(np.uint8)).resize(
         (max(1, round(columns * scale)), max(1, round(rows * scale))), Image.Resampling.BICUBIC
     )
-    layer = Image.new("RGBA", strength.size, MARK)
+    layer = Image.new("RGBA", strength.size, "white")
     layer.putalpha(strength)
     packed = io.BytesIO()
     layer.save(packed, "PNG")
