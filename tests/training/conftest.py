@@ -60,6 +60,7 @@ class CountingSource:
     """Batch number i is drawn from seed i."""
 
     paired = True
+    shares_before = False
 
     def __init__(self, pairs: int) -> None:
         self.pairs, self.number = pairs, 0

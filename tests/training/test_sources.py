@@ -14,6 +14,7 @@ class Labelled:
 
     def __init__(self, make_batch, label: int, *, paired: bool = True) -> None:
         self.make_batch, self.label, self.paired, self.given = make_batch, label, paired, 0
+        self.shares_before = False
 
     def next_batch(self):
         self.given += 1

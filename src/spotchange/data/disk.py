@@ -91,6 +91,7 @@ class DiskSource:
         )
         self.change_types, self.units = self._reader.change_types, self._reader.units
         self.paired = self.units.shape[1] == 2
+        self.shares_before = False  # rows of a scene name the same file in published sets, which nobody promises
         if not len(self.units):
             raise DataError(f"{data_dir} has no readable pair in '{split}'")
         if batch < 1 or batch % self.units.shape[1]:

@@ -57,13 +57,19 @@ class PairEncoder(nn.Module):
     def forward(self, before: Tensor, after: Tensor) -> dict[str, Tensor]:
         """Two batches of pictures (pairs, 3, height, width) to everything later parts may ask for.
 
+        `before` may hold fewer pictures than `after`: each then belongs to as many neighbouring pairs, and is
+        looked at once.
+
         `tokens` (pairs, 2 (1 + patches), output width): the visual representation; `intra`
         (pairs, 2, patches, width): patches before they met the other picture; `inter`: the same after,
         normalised; `classes` (pairs, 2, width): the two class tokens, normalised; `last_input`
         (pairs, tokens, width): what the last inter block read, from which a heat map is made on demand.
         """
-        pairs = len(before)
+        pairs = len(after)
         alone = self.backbone(torch.cat([before, after]))  # (2 pairs, 1 + patches, width)
+        if len(before) < pairs:
+            first, second = alone.split([len(before), pairs])
+            alone = torch.cat([first.repeat_interleave(pairs // len(before), dim=0), second])
         marks = torch.stack([self.before_vector, self.after_vector])[:, None, None]  # (2, 1, 1, width)
         alone = alone.unflatten(0, (2, pairs))
         together = (alone + marks).transpose(0, 1).flatten(1, 2)  # (pairs, 2 (1 + patches), width)

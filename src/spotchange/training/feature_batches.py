@@ -83,7 +83,7 @@ class FeatureBatches:
         rank: int = 0,
         world_size: int = 1,
     ) -> None:
-        self.store, self.paired = store, store.facts.paired
+        self.store, self.paired, self.shares_before = store, store.facts.paired, False
         self._rows_per_unit = 2 if self.paired else 1
         if batch % self._rows_per_unit:
             raise ConfigError(f"scenes give a change and a distractor each: {batch} pairs a batch are not even")
@@ -137,6 +137,7 @@ class ClassBatches:
     """Pairs of pictures with classes, half of them of one class."""
 
     paired = False
+    shares_before = False
 
     def __init__(
         self,

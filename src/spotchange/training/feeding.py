@@ -33,6 +33,7 @@ from spotchange.training.features import Eyes, scene_features
 from spotchange.training.pcl_feeding import task_source
 from spotchange.training.sources import BatchSource, ChangedBatches, MixedBatches
 from spotchange.training.start import Start
+from spotchange.training.symmetries import PlaceWords, mirror_and_turn
 from spotchange.training.validation import HeldOut
 from spotchange.training.words import WordTable
 
@@ -224,8 +225,10 @@ class Feeding:
 
     def _augmentation(self) -> Callable[[PairBatch], PairBatch]:
         settings, grid = self.recipe.augment, self.grid
+        words = PlaceWords.of(self.start.tokenizer).to(self.device) if settings.symmetries else None
 
         def apply(batch: PairBatch) -> PairBatch:
+            batch = batch if words is None else mirror_and_turn(batch, words, grid=grid)
             return augment(batch, settings, grid=grid)
 
         return torch.compile(apply, dynamic=False) if self.recipe.stage.compile else apply
@@ -235,6 +238,7 @@ class SceneBatches:
     """The generated stream as a source."""
 
     paired = True
+    shares_before = True
 
     def __init__(self, stream: SceneStream, translate: Callable[[PairBatch], PairBatch] | None) -> None:
         self.stream, self.translate = stream, translate

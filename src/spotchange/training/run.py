@@ -11,6 +11,7 @@ from safetensors.torch import load_file, save_file
 
 from spotchange.config.training import Recipe
 from spotchange.errors import ConfigError, InputError
+from spotchange.models.clip4idc import Clip4idc
 from spotchange.models.folder import LoadedModel, save_model
 from spotchange.training.checkpoints import LAST, recover
 from spotchange.training.feeding import Feeding
@@ -62,6 +63,7 @@ def prepare(recipe: Recipe, *, out: Path, device: str = "auto", validate: bool =
         std=start.preprocessor.std,
         paired=source.paired,
     )
+    objective.shares_before = source.shares_before and isinstance(start.model, Clip4idc)
     _load_heads(objective, start.folder)
     objective.to(accelerator.device)
     if accelerator.device.type == "cuda":

@@ -16,6 +16,9 @@ class BatchSource(Protocol):
     paired: bool
     """Whether distractor rows follow their change rows."""
 
+    shares_before: bool
+    """Whether a distractor row shows the same picture before as its change row, so that one look at it is enough."""
+
     def next_batch(self) -> PairBatch: ...
 
     def state_dict(self) -> dict[str, Any]: ...
@@ -29,6 +32,7 @@ class MixedBatches:
     def __init__(self, sources: Sequence[BatchSource], weights: Sequence[float] | None, *, seed: int) -> None:
         self.sources = list(sources)
         self.paired = all(source.paired for source in sources)
+        self.shares_before = all(source.shares_before for source in sources)
         self._weights = torch.tensor(weights or [1.0] * len(self.sources), dtype=torch.float64)
         self._generator = torch.Generator().manual_seed(seed)
 
@@ -53,6 +57,8 @@ class MixedBatches:
 
 class ChangedBatches:
     """A source whose batches pass through a function: other words, augmented pictures."""
+
+    shares_before = False  # augmentation draws for every row
 
     def __init__(self, source: BatchSource, change: Callable[[PairBatch], PairBatch]) -> None:
         self.source, self.change = source, change

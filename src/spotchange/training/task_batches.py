@@ -55,7 +55,7 @@ class TaskBatches:
     ) -> None:
         self.source, self.single, self.negatives = source, single, negatives
         self.shared_before = shared_before
-        self.paired = source.paired
+        self.paired, self.shares_before = source.paired, source.shares_before
         self._weights = torch.tensor([weights.mlm, weights.mvcl, weights.fda], dtype=torch.float64)
         self._generator = torch.Generator().manual_seed(seed)
 

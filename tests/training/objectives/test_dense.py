@@ -80,3 +80,22 @@ def test_a_model_without_the_heads_is_refused(tiny_settings: ModelSettings) -> N
     settings = tiny_settings.model_copy(update={"heads": tiny_settings.heads.model_copy(update={"change": False})})
     with pytest.raises(ConfigError, match=r"model\.heads\.change"):
         build(build_model(settings))
+
+
+def test_a_picture_that_two_rows_share_is_encoded_once(tiny_model, make_batch) -> None:
+    batch = make_batch(8, seed=3)
+    batch = replace(batch, before=batch.before[::2].repeat_interleave(2, dim=0))
+    objective = build(tiny_model)
+    seen = []
+    tiny_model.encoder.backbone.register_forward_pre_hook(lambda _, inputs: seen.append(len(inputs[0])))
+
+    def gradients() -> list[torch.Tensor]:
+        return list(
+            torch.autograd.grad(objective(batch)["loss"], list(tiny_model.encoder.parameters()), materialize_grads=True)
+        )
+
+    apart = gradients()
+    objective.shares_before = True
+    together = gradients()
+    assert seen == [16, 12]
+    assert all(torch.allclose(one, other, atol=1e-6) for one, other in zip(apart, together, strict=True))

@@ -25,6 +25,7 @@ class Objective(nn.Module, ABC):
     metric = "loss"  # validated and selected on, unless the recipe names another
     speaks = False  # validation decodes captions and scores them
     ranks = False  # validation ranks captions for pairs and pairs for captions
+    shares_before = False  # rows 2k and 2k + 1 of training batches show one picture before; it is encoded once
     model: Any  # a CaptioningModel, for adaptation a RetrievalModel too; nn.Module hides methods from type checkers
     _scale: Tensor
     _shift: Tensor
@@ -44,6 +45,11 @@ class Objective(nn.Module, ABC):
         """The model's view of byte pictures."""
         state: VisualState = self.model.encode(self.normalise(before), self.normalise(after))
         return state
+
+    def encode_batch(self, batch: PairBatch) -> VisualState:
+        """The model's view of all rows of a batch as it came from its source."""
+        once = self.training and self.shares_before
+        return self.encode(batch.before[::2] if once else batch.before, batch.after)
 
     def build_truth(self, weights: DenseTruthSettings) -> DenseTruth:
         """Heads for the dense truth, as wide as this model's tokens."""

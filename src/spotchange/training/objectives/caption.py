@@ -23,7 +23,7 @@ class CaptionObjective(Objective):
         self.truth = None if settings.dense is None else self.build_truth(settings.dense)
 
     def forward(self, batch: PairBatch) -> dict[str, Tensor]:
-        state = self.encode(batch.before, batch.after)
+        state = self.encode_batch(batch)
         logits = self.model.caption_logits(state, batch.caption_ids[:, :-1]).float()  # (N, words - 1, vocabulary)
         targets, counted = batch.caption_ids[:, 1:], batch.caption_mask[:, 1:]
         losses = F.cross_entropy(

@@ -21,7 +21,7 @@ class DenseObjective(Objective):
         self.truth = self.build_truth(settings.weights)
 
     def forward(self, batch: PairBatch) -> dict[str, Tensor]:
-        state = self.encode(batch.before, batch.after)
+        state = self.encode_batch(batch)
         losses = self.truth(self.model, state, batch)
         results = {"loss": self.truth.weighted(losses), **losses}
         if not self.training:
