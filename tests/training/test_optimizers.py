@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 import torch
 from torch import nn
@@ -68,3 +72,61 @@ def test_set_rates_multiplies_each_peak(tiny_model: nn.Module) -> None:
     assert isinstance(optimizer, torch.optim.AdamW)
     set_rates(optimizer, 0.5)
     assert {group["lr"] for group in optimizer.param_groups} == {5e-4, 5e-6}
+
+
+def test_muon_takes_the_matrices_of_blocks_and_leaves_the_rest(tiny_model: nn.Module) -> None:
+    module = Whole(tiny_model)
+    optimizer = build_optimizer(module, OptimizerSettings(lr=1e-3, muon=True))
+    names = {id(value): name for name, value in module.named_parameters()}
+    by_muon = {names[id(value)] for group in optimizer.param_groups if group["muon"] for value in group["params"]}
+    assert "model.encoder.inter.0.attention.query_key_value.weight" in by_muon
+    assert "model.captioner.decoder.0.cross.query.weight" in by_muon
+    assert not any("norm" in name or "bias" in name or "words.words" in name or "head" in name for name in by_muon)
+    rest = [value for group in optimizer.param_groups if not group["muon"] for value in group["params"]]
+    assert len(by_muon) + len(rest) == len(list(module.parameters()))
+
+
+MUON_STEPS = """
+import torch
+from torch import nn
+from spotchange.config.training import OptimizerSettings
+from spotchange.training.optimizers import build_optimizer
+from spotchange.models.layers import PreNormBlock
+
+
+class Holder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.blocks = nn.ModuleList([PreNormBlock(width=16, heads=2, activation="gelu")])
+
+
+def stepped(module, optimizer, times):
+    for _ in range(times):
+        inputs = torch.randn(32, 8, 16, generator=torch.Generator().manual_seed(1))
+        module.blocks[0](inputs).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+settings = OptimizerSettings(lr=1e-2, muon=True)
+straight, broken = Holder(), Holder()
+whole, first = build_optimizer(straight, settings), build_optimizer(broken, settings)
+before = straight.blocks[0].attention.output.weight.detach().clone()
+stepped(straight, whole, 4)
+stepped(broken, first, 2)
+second = build_optimizer(broken, settings)
+second.load_state_dict(first.state_dict())
+stepped(broken, second, 2)
+moved = straight.blocks[0].attention.output.weight - before
+assert 0.004 < moved.square().mean().sqrt() < 0.016, moved  # four updates as large as AdamW's, of about 0.2e-2
+assert all(torch.equal(one, other) for one, other in zip(straight.parameters(), broken.parameters()))
+print("same")
+"""
+
+
+def test_muon_goes_on_exactly_from_its_state() -> None:
+    # Muon multiplies in bfloat16, which some CPUs announce and cannot do.
+    limits = os.environ | {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16"}
+    done = subprocess.run([sys.executable, "-c", MUON_STEPS], capture_output=True, text=True, env=limits, check=False)
+    assert done.stdout.strip() == "same", done.stderr

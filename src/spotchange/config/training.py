@@ -23,6 +23,9 @@ class OptimizerSettings(Settings):
     """Pattern of parameter names (as in a shell: `encoder.*`) to learning rate; the first that fits wins; 0 freezes."""
     decoupled: bool = True
     """AdamW; false: Adam, whose weight decay is part of the gradient."""
+    muon: bool = False
+    """Muon for the matrices of transformer blocks: their updates are made orthogonal, scaled to the size that AdamW's
+    have, so that rates mean the same. Everything else stays with AdamW."""
     weight_decay: float = Field(default=0.05, ge=0)
     """Of matrices only; biases, norms, embeddings of position and the temperature are left alone."""
     betas: tuple[float, float] = (0.9, 0.98)
@@ -63,8 +66,9 @@ class StageSettings(Settings):
     """Longest caption in tokens, begin and end tokens included; longer ones are cut."""
     precision: Literal["fp32", "bf16"] = "fp32"
     """Arithmetic of the forward pass; weights and optimizer stay in fp32."""
-    compile: bool = False
-    """Compile the objective with torch.compile."""
+    compile: bool | Literal["whole"] = False
+    """Compile with torch.compile. true: every kind of repeated block once, which takes seconds; whole: the objective
+    as one graph, which takes a minute and pays where the vocabulary is large or the run long."""
     ema: float | None = Field(default=None, gt=0, lt=1)
     """Keep a moving average of the weights with this memory a step; it is what is validated and saved."""
 

@@ -13,20 +13,59 @@ from spotchange.errors import ConfigError
 
 # Vectors added to tokens: shrinking them towards zero has no meaning, as with biases and norms.
 _NOT_DECAYED = ("*positions", "*class_token", "*_vector")
+_BLOCK_MATRICES = ("*.attention.*.weight", "*.cross.*.weight", "*.feed_forward.*.weight")
 
 
-def build_optimizer(module: nn.Module, settings: OptimizerSettings) -> torch.optim.Optimizer:
+class Optimizers:
+    """Several optimizers, each with its own parameters, that step as one."""
+
+    def __init__(self, parts: list[torch.optim.Optimizer]) -> None:
+        self.parts = parts
+
+    @property
+    def param_groups(self) -> list[dict[str, Any]]:
+        """Of all parts."""
+        return [group for part in self.parts for group in part.param_groups]
+
+    def step(self) -> None:
+        """Update every parameter."""
+        for part in self.parts:
+            part.step()
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget all gradients."""
+        for part in self.parts:
+            part.zero_grad(set_to_none=set_to_none)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The parts' states in their order."""
+        return {"parts": [part.state_dict() for part in self.parts]}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from `state_dict`."""
+        if len(state.get("parts", ())) != len(self.parts):
+            raise ValueError("the optimizer was saved with other parts")
+        for part, saved in zip(self.parts, state["parts"], strict=True):
+            part.load_state_dict(saved)
+
+
+def build_optimizer(module: nn.Module, settings: OptimizerSettings) -> torch.optim.Optimizer | Optimizers:
     """The optimizer over all parameters of `module` that learn; those with rate 0 are frozen on the way."""
     groups = parameter_groups(module, settings)
-    kind = torch.optim.AdamW if settings.decoupled else torch.optim.Adam
+    adam = torch.optim.AdamW if settings.decoupled else torch.optim.Adam
     on_gpu = all(parameter.is_cuda for group in groups for parameter in group["params"])
-    return kind(groups, lr=settings.lr, betas=settings.betas, eps=settings.eps, fused=on_gpu or None)
+    for_adam = [group for group in groups if not group["muon"]]
+    rest = adam(for_adam, lr=settings.lr, betas=settings.betas, eps=settings.eps, fused=on_gpu or None)
+    matrices = [group for group in groups if group["muon"]]
+    if not matrices:
+        return rest
+    return Optimizers([torch.optim.Muon(matrices, lr=settings.lr, adjust_lr_fn="match_rms_adamw"), rest])
 
 
 def parameter_groups(module: nn.Module, settings: OptimizerSettings) -> list[dict[str, Any]]:
-    """One group for every pair of learning rate and weight decay; `peak_lr` is what schedules multiply."""
+    """One group for every learning rate, weight decay and optimizer; `peak_lr` is what schedules multiply."""
     unused = set(settings.part_lrs)
-    groups: dict[tuple[float, float], dict[str, Any]] = {}
+    groups: dict[tuple[float, float, bool], dict[str, Any]] = {}
     for name, parameter in module.named_parameters():
         name = name.removeprefix("model.")
         lr = settings.lr
@@ -40,8 +79,9 @@ def parameter_groups(module: nn.Module, settings: OptimizerSettings) -> list[dic
         if not parameter.requires_grad:
             continue
         decay = settings.weight_decay if _decays(name, parameter) else 0.0
-        group = groups.setdefault((lr, decay), {"params": [], "lr": lr, "peak_lr": lr, "weight_decay": decay})
-        group["params"].append(parameter)
+        muon = settings.muon and any(fnmatchcase(name, pattern) for pattern in _BLOCK_MATRICES)
+        own = {"params": [], "lr": lr, "peak_lr": lr, "weight_decay": decay, "muon": muon}
+        groups.setdefault((lr, decay, muon), own)["params"].append(parameter)
     if unused:
         raise ConfigError(f"optimizer.part_lrs: no parameter is called {', '.join(sorted(unused))}")
     if not groups:
@@ -53,7 +93,7 @@ def _decays(name: str, parameter: nn.Parameter) -> bool:
     return parameter.ndim >= 2 and not any(fnmatchcase(name, pattern) for pattern in _NOT_DECAYED)
 
 
-def set_rates(optimizer: torch.optim.Optimizer, factor: float) -> None:
+def set_rates(optimizer: torch.optim.Optimizer | Optimizers, factor: float) -> None:
     """Put every group at `factor` of its own peak."""
     for group in optimizer.param_groups:
         group["lr"] = group["peak_lr"] * factor
