@@ -47,21 +47,27 @@ def calibrate(
 
 
 def export(
-    model: Annotated[str, typer.Argument(help="A model folder, such as RUN/best.")],
+    models: Annotated[
+        list[str], typer.Argument(metavar="MODEL...", help="A model folder, such as RUN/best; of several, the mean.")
+    ],
     out: Annotated[Path, typer.Option(help="Folder to write.")],
     stored: Annotated[str, typer.Option(help="How weights are stored: float32, float16 or bfloat16.")] = "float16",
     shard_mib: Annotated[int, typer.Option(min=1, help="Largest weight file, in MiB.")] = 15,
     keep_text_encoder: Annotated[bool, typer.Option(help="Keep what only retrieval needs.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON.")] = False,
 ) -> None:
-    """Write a small copy of a model for captioning: half precision, in shards, without the text encoder."""
+    """Write a small copy of a model for captioning: half precision, in shards, without the text encoder.
+
+    Several models that were trained from one start (other seeds of a last stage) become the mean of their weights.
+    """
     from spotchange.captioner import model_folder
-    from spotchange.models.folder import load_model, save_model
+    from spotchange.models.folder import save_model
+    from spotchange.models.soup import average
 
     if stored not in {"float32", "float16", "bfloat16"}:
         raise InputError(f"--stored {stored!r}: choose float32, float16 or bfloat16")
-    folder = model_folder(model)
-    loaded = load_model(folder)
+    folders = [model_folder(name) for name in models]
+    folder, loaded = folders[0], average(folders)
     kept = ("recipe.yaml", "README.md", "calibration.json")
     save_model(
         out,
