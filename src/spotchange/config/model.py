@@ -44,6 +44,9 @@ class VisionSettings(Settings):
     """Where a resnet block halves the grid: in its first 1x1 convolution (the original), or in the 3x3."""
     resnet_stage: int = Field(default=4, ge=1, le=4)
     """Stage whose grid is read: 4 has 7x7 cells for 224x224 pixels, 3 has 14x14."""
+    resnet_fixed_statistics: bool = False
+    """Keep the batch statistics that a resnet came with while its weights learn: where batches are too few to measure
+    them anew."""
     freeze_backbone: bool = False
     """Keep a resnet backbone as it came (the conventional baseline does)."""
 

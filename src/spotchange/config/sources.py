@@ -112,6 +112,9 @@ class AugmentSettings(Settings):
     """Probability of a gray rectangle at the same place of both pictures, never over the changed object."""
     blur: float = Field(default=0.0, ge=0, le=1)
     """Probability of a slight blur of both pictures."""
+    symmetries: bool = False
+    """Mirror and turn both pictures, and exchange left and right, top and bottom in the caption: only for pictures
+    seen from above, where any side may be up."""
     separate: float = Field(default=0.0, ge=0, le=1)
     """How far brightness, contrast and saturation may differ between the two pictures, as a part of their range."""
 

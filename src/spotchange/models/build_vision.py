@@ -31,5 +31,6 @@ def resnet_arguments(vision: VisionSettings) -> dict[str, Any]:
         "stage": vision.resnet_stage,
         "stride_first": vision.resnet_stride_first,
         "frozen": vision.freeze_backbone,
+        "fixed_statistics": vision.resnet_fixed_statistics,
         "pretrained": vision.resnet,
     }

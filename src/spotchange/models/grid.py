@@ -15,7 +15,8 @@ from spotchange.models.transformers_door import import_transformers
 class GridEncoder(nn.Module):
     """One picture's grid of ResNet features as tokens: linear layer, class token, positions, norm.
 
-    With `frozen` the network stays as it came: no gradients, and its batch statistics do not move.
+    With `frozen` the network stays as it came: no gradients, and its batch statistics do not move; with
+    `fixed_statistics` only these stay.
     """
 
     def __init__(
@@ -28,11 +29,12 @@ class GridEncoder(nn.Module):
         stage: int,
         stride_first: bool,
         frozen: bool,
+        fixed_statistics: bool = False,
         pretrained: str | None = None,
     ) -> None:
         super().__init__()
         self.grid = grid
-        self.frozen = frozen
+        self.frozen, self.fixed_statistics = frozen, frozen or fixed_statistics
         self.network = resnet(
             depths=depths, channels=channels, stage=stage, stride_first=stride_first, pretrained=pretrained
         )
@@ -47,7 +49,7 @@ class GridEncoder(nn.Module):
 
     def train(self, mode: bool = True) -> GridEncoder:
         super().train(mode)
-        if self.frozen:
+        if self.fixed_statistics:
             self.network.eval()
         return self
 

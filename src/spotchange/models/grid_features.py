@@ -12,7 +12,10 @@ from spotchange.models.pair_encoder import PairEncoder
 
 
 class GridFeatures(nn.Module):
-    """Raw ResNet features; with `frozen` no gradients, and its batch statistics do not move."""
+    """Raw ResNet features; with `frozen` no gradients, and its batch statistics do not move.
+
+    With `fixed_statistics` only these stay.
+    """
 
     def __init__(
         self,
@@ -22,10 +25,11 @@ class GridFeatures(nn.Module):
         stage: int,
         stride_first: bool,
         frozen: bool,
+        fixed_statistics: bool = False,
         pretrained: str | None = None,
     ) -> None:
         super().__init__()
-        self.frozen = frozen
+        self.frozen, self.fixed_statistics = frozen, frozen or fixed_statistics
         self.network = resnet(
             depths=depths, channels=channels, stage=stage, stride_first=stride_first, pretrained=pretrained
         )
@@ -35,7 +39,7 @@ class GridFeatures(nn.Module):
 
     def train(self, mode: bool = True) -> GridFeatures:
         super().train(mode)
-        if self.frozen:
+        if self.fixed_statistics:
             self.network.eval()
         return self
 

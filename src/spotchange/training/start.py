@@ -41,7 +41,7 @@ def start_model(recipe: Recipe) -> Start:
     """The model of a recipe, on the CPU; random weights come from torch's generator as it stands."""
     if recipe.stage.start_from is None:
         assert recipe.model is not None  # the recipe was checked
-        tokenizer = _tokenizer_for(recipe.model)
+        tokenizer = _with_new_words(_tokenizer_for(recipe.model), recipe)
         settings = settings_for(recipe.model, tokenizer)
         return Start(
             model=build_model(settings),
@@ -50,10 +50,11 @@ def start_model(recipe: Recipe) -> Start:
             preprocessor=preprocessor_for(settings),
         )
     loaded = _read(recipe.stage.start_from)
-    tokenizer = loaded.tokenizer
-    if recipe.stage.new_words:
-        tokenizer = extended(tokenizer, training_captions(recipe.data))
-    return _go_on(loaded, recipe.model, tokenizer)
+    return _go_on(loaded, recipe.model, _with_new_words(loaded.tokenizer, recipe))
+
+
+def _with_new_words(tokenizer: Tokenizer, recipe: Recipe) -> Tokenizer:
+    return extended(tokenizer, training_captions(recipe.data)) if recipe.stage.new_words else tokenizer
 
 
 def _read(source: str) -> LoadedModel:
