@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
 
 from spotchange.config.scenes import SceneSettings
@@ -46,3 +47,11 @@ def test_a_small_changed_object_is_never_lost() -> None:
     ids[0, 0, 0, 9] = int(scenes.target[0, 0]) + 1
     _, changed = patch_truth(as_tensors(scenes), ids, (1, 2))
     assert changed.tolist() == [[[False, True], [False, False]], [[False, False]] * 2]
+
+
+@pytest.mark.gpu
+def test_a_gpu_counts_what_the_cpu_counts() -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
+    ids = torch.from_numpy(np.random.default_rng(0).integers(0, 12, (5, 3, 30, 46), dtype=np.uint8))
+    assert torch.equal(patch_shares(ids.cuda(), (7, 7)).cpu(), patch_shares(ids, (7, 7)))

@@ -120,6 +120,16 @@ def test_visible_pixels_count_the_id_image():
     assert pixels.dtype == np.int32
     assert np.array_equal(pixels, expected)
     assert pixels[1, 0, 0] > 0
+    bounded = visible_pixels(batch, width=WIDTH, height=HEIGHT, enough=20)
+    assert np.array_equal(bounded, np.minimum(expected, 20))
+
+
+def test_a_camera_close_to_an_object_still_counts_every_pixel():
+    batch = scene(SPHERE, CUBE)
+    batch = replace(batch, camera=np.float32([[[0.9, -0.2, 1.0], [0.1, 0.1, 1.5], [1.5, 1.5, 3.0]]]))
+    ids = render_ids(batch, width=WIDTH, height=HEIGHT)
+    expected = np.stack([(ids == slot + 1).sum((-1, -2)) for slot in range(MAX_OBJECTS)], -1)
+    assert np.array_equal(visible_pixels(batch, width=WIDTH, height=HEIGHT), expected)
 
 
 def test_squashed_picture_shows_the_same_view():
@@ -211,6 +221,7 @@ import test_render
 from spotchange.scenes import render_cuda
 render_cuda._view = lambda array: array
 render_cuda._stream = lambda: 0
+render_cuda._scratch = lambda shape, kind, like: np.zeros(shape, kind)
 images, ids, pixels = test_render.draw_tiny(render_cuda)
 np.savez(sys.argv[2], images=images, ids=ids, pixels=pixels)
 """
@@ -219,7 +230,7 @@ np.savez(sys.argv[2], images=images, ids=ids, pixels=pixels)
 def draw_tiny(loops: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """A picture of 12 x 8 pixels by the loops of one device, on arrays of this machine."""
     effort = renderer.Quality(
-        samples=4,
+        samples=8,
         bounces=1,
         broad_rays=1,
         shadow_cells=6,
@@ -231,12 +242,14 @@ def draw_tiny(loops: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     target.loops = loops
     tables = target.tables(scene(SPHERE, CUBE, CYLINDER), effort)
     images, ids = np.zeros((1, 1, 3, 8, 12), np.uint8), np.zeros((1, 1, 8, 12), np.uint8)
+    identified = np.zeros_like(ids)
     pixels = np.zeros((1, 1, MAX_OBJECTS), np.int32)
     loops.prepare(tables)
     loops.light(tables, effort.shadow_samples, effort.rays)
-    loops.draw(tables, 0, effort.drawing(), images)
-    loops.identify(tables, 0, ids)
-    loops.count(tables, 0, 12, 8, pixels)
+    loops.draw(tables, 0, effort.drawing(), images, ids)
+    loops.identify(tables, 0, identified)
+    loops.count(tables, 0, (12, 8), 4, pixels)
+    assert np.array_equal(ids, identified)
     return images, ids, pixels
 
 

@@ -17,22 +17,6 @@ import numba
 
 OPTIONS: dict[str, Any] = {"fastmath": True, "error_model": "numpy"}
 
-SOURCES = (
-    "arrays",
-    "look",
-    "compile",
-    "camera",
-    "geometry",
-    "chance",
-    "lighting",
-    "gather",
-    "materials",
-    "metal",
-    "shading",
-    "frame",
-    "render_cpu",
-)
-
 shared = numba.njit(no_cpython_wrapper=True, **OPTIONS)
 
 
@@ -40,24 +24,42 @@ def cached_loop(function: Callable[..., Any]) -> Any:
     """Compile a CPU loop that lets other threads run; keep its code in the user's cache folder if that can be written.
 
     Numba notices a change only in the file of the cached function itself, so the folder's name carries a digest of
-    all the renderer's sources: an edit in any of them compiles anew.
+    all the sources beside it: an edit in any of them compiles anew.
     """
+    return _cached(numba.config, lambda keep: numba.njit(nogil=True, cache=keep, **OPTIONS)(function))
+
+
+def cached_kernel(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """The same for a CUDA kernel, which is compiled when it is first launched."""
+    from numba import cuda
+
+    if numba.config.ENABLE_CUDASIM:
+        return cuda.jit(**options)
+    try:
+        from numba.cuda.core import config
+    except ImportError:  # numba's own CUDA target, before it became a package of its own
+        config = numba.config
+    return lambda function: _cached(config, lambda keep: cuda.jit(cache=keep, **options)(function))
+
+
+def _cached(config: Any, compiler: Callable[[bool], Any]) -> Any:
+    """Run a compiler that notes now where its code will be kept."""
     folder = _cache_folder()
     if folder is None:
-        return numba.njit(nogil=True, **OPTIONS)(function)
-    previous = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = str(folder)
+        return compiler(False)
+    previous = config.CACHE_DIR
+    config.CACHE_DIR = str(folder)
     try:
-        return numba.njit(nogil=True, cache=True, **OPTIONS)(function)
+        return compiler(True)
     finally:
-        numba.config.CACHE_DIR = previous
+        config.CACHE_DIR = previous
 
 
 @cache
 def _cache_folder() -> Path | None:
     """A folder for these very sources, or None where none can be written: then every process compiles for itself."""
-    here = Path(__file__).parent
-    digest = hashlib.sha256(b"".join((here / f"{name}.py").read_bytes() for name in SOURCES)).hexdigest()[:16]
+    sources = sorted(Path(__file__).parent.glob("*.py"))
+    digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:16]
     try:
         base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         folder = base / "spotchange" / f"renderer-{digest}"

@@ -1,4 +1,4 @@
-"""The work items of the renderer: one scene, one table entry, one pixel. Loops over them are in render_cpu/cuda."""
+"""What a picture is drawn from, and its first work items: one scene, one entry of a table of light."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import look as looks
-from .arrays import AFTER, COLOR, MATERIAL, MAX_OBJECTS, SHAPE, SIZE
-from .camera import ACROSS, DOWN, camera_frame, pixel_ray
-from .chance import pixel_key, point
+from .arrays import COLOR, MATERIAL, MAX_OBJECTS, SHAPE, SIZE
+from .chance import pixel_key
 from .compile import greater, lesser, shared
 from .gather import LEVELS, SIDES, cell_centre, clear_share, gather, patch_of_object
 from .geometry import (
@@ -19,7 +18,6 @@ from .geometry import (
     CUBE,
     CUBE_ROUNDING,
     CYLINDER_ROUNDING,
-    FAR,
     HALF,
     KIND,
     METAL,
@@ -31,12 +29,8 @@ from .geometry import (
     X,
     Y,
     beside_objects,
-    everything,
-    first_hit,
-    objects_near,
 )
 from .lighting import LIGHTS, fill_occluders, prepare_lights
-from .shading import sample_color, to_srgb
 
 F = np.float32
 
@@ -58,7 +52,6 @@ PALETTE = (
     / F(255.0)
 ).astype(np.float32)
 LARGE, SMALL = F(0.7), F(0.35)
-AGREE = F(0.008)  # the spread of the samples, as a share of their sum
 
 
 @shared
@@ -200,67 +193,3 @@ def fill_indirect(index, tables, rays):
 def store(cell, color):
     """Write a colour into a table."""
     cell[0], cell[1], cell[2] = color
-
-
-@shared
-def spread(u):
-    """Offset from the pixel's centre: a tent as wide as Blender's Blackman-Harris filter of 1.5 pixels."""
-    if u < F(0.5):
-        return math.sqrt(F(2.0) * u) * F(0.5)
-    return F(1.0) - math.sqrt(F(2.0) - F(2.0) * u) * F(0.5)
-
-
-@shared
-def picture_at(pictures, p):
-    """Which picture stands at place p of those asked for; two bits each, so no array has to be sent."""
-    return (pictures >> (2 * p)) & 3
-
-
-@shared
-def view_of(tables, s, picture):
-    """Camera position and frame of a picture."""
-    x, y, z = tables.camera[s, picture, 0], tables.camera[s, picture, 1], tables.camera[s, picture, 2]
-    return (x, y, z), camera_frame(x, y, z)
-
-
-@shared
-def object_at(tables, s, picture, row, column, width, height):
-    """Slot + 1 of the object at a pixel's centre, 0 where there is none."""
-    (x, y, z), frame = view_of(tables, s, picture)
-    version = 1 if picture == AFTER else 0
-    objects = tables.objects[s, version]
-    dx, dy, dz = pixel_ray(frame, F(column) + F(0.5), F(row) + F(0.5), width, height)
-    k, _ = first_hit(objects, everything(tables.used[s, version]), x, y, z, dx, dy, dz, FAR)
-    return int(objects[k, SLOT]) + 1 if k >= 0 else 0
-
-
-@shared
-def draw_pixel(tables, s, picture, row, column, width, height, effort):
-    """Levels of one pixel; effort is (samples, bounces, broad rays a sample)."""
-    samples, bounces, rays = effort
-    (x, y, z), frame = view_of(tables, s, picture)
-    scene = scene_of(tables, s, 1 if picture == AFTER else 0)
-    key = pixel_key(tables.scene_id[s], picture, row * width + column)
-    pixel_width = F(2.0) * ACROSS / F(width)
-    dx, dy, dz = pixel_ray(frame, F(column) + F(0.5), F(row) + F(0.5), width, height)
-    around = F(0.8) * greater(pixel_width, F(2.0) * DOWN / F(height))
-    mask = objects_near(scene.objects, scene.count, x, y, z, dx, dy, dz, around)
-    least = 4 if mask != 0 else 1  # the ground's shadows are smooth, one sample tells the pixel
-    r, g, b = F(0.0), F(0.0), F(0.0)
-    low, high = F(1e9), F(0.0)
-    taken = 0
-    for sample in range(samples):
-        dice = (key, sample, samples)
-        if least > 1:
-            u, v = point(dice, 0)
-            dx, dy, dz = pixel_ray(frame, F(column) + spread(u), F(row) + spread(v), width, height)
-        sr, sg, sb = sample_color(scene, mask, x, y, z, dx, dy, dz, dice, (bounces, rays, pixel_width))
-        r, g, b = r + sr, g + sg, b + sb
-        light = sr + sg + sb
-        low, high = lesser(low, light), greater(high, light)
-        taken += 1
-        # Samples that agree are enough: smooth faces are most of what is not open ground.
-        if taken >= least and high - low < AGREE * (r + g + b):
-            break
-    scale = scene.look[looks.EXPOSURE] / F(taken)
-    return to_srgb(r * scale), to_srgb(g * scale), to_srgb(b * scale)

@@ -40,7 +40,7 @@ from .geometry import (
     object_normal,
     without,
 )
-from .lighting import PI, dimmed_light, frame_around, matte_light, sees_light
+from .lighting import PI, dimmed_light, frame_around, matte_light, objects_before_light, sees_light
 
 F = np.float32
 
@@ -163,7 +163,9 @@ def gather(scene, skip, x, y, z, nx, ny, nz, key, rays):
 @shared
 def clear_share(scene, lamp, x, y, key, samples):
     """Which share of a light reaches a cell of the ground."""
-    mask = everything(scene.count)
+    mask = objects_before_light(scene, lamp, x, y, F(0.0))
+    if mask == 0:  # most cells: nothing stands between them and the light
+        return F(1.0)
     seen = F(0.0)
     for i in range(samples):
         u, v = point((key, i, samples), 1 + lamp)

@@ -161,15 +161,42 @@ def blocked(objects, mask, ox, oy, oz, dx, dy, dz, limit):
 
 
 @shared
+def meets_padded(objects, k, px, py, pz, dx, dy, dz, padding):
+    """Whether a ray from p, counted from object k's centre, meets the sharp-edged cube or cylinder around the object
+    grown by `padding`: every ray that stays within `padding` of this one and meets the object makes this one do so."""
+    half = objects[k, HALF] + padding
+    iz = F(1.0) / dz
+    near, far = -pz * iz - half * abs(iz), -pz * iz + half * abs(iz)
+    if objects[k, KIND] == F(CUBE):
+        cos, sin = objects[k, COS], objects[k, SIN]
+        lx, ly = cos * px + sin * py, cos * py - sin * px
+        ix, iy = F(1.0) / (cos * dx + sin * dy), F(1.0) / (cos * dy - sin * dx)
+        near = greater(near, greater(-lx * ix - half * abs(ix), -ly * iy - half * abs(iy)))
+        far = lesser(far, lesser(-lx * ix + half * abs(ix), -ly * iy + half * abs(iy)))
+        return near <= far and far >= F(0.0)
+    a = dx * dx + dy * dy + F(1e-12)
+    b = px * dx + py * dy
+    root = b * b - a * (px * px + py * py - half * half)
+    if root < F(0.0):
+        return False
+    root = math.sqrt(root)
+    return greater(near, (-b - root) / a) <= lesser(far, (-b + root) / a) and (-b + root) >= F(0.0)
+
+
+@shared
 def objects_near(objects, count, ox, oy, oz, dx, dy, dz, widening):
-    """Mask of the objects that rays around this one may meet; the bundle widens by `widening` a unit of length."""
+    """Mask of the objects that rays of a cone around this one may meet; its radius is `widening` a unit of length."""
     mask = 0
+    slant = F(1.0) + F(0.5) * widening * widening
     for k in range(count):
         px, py, pz = objects[k, X] - ox, objects[k, Y] - oy, objects[k, HALF] - oz
         along = px * dx + py * dy + pz * dz
-        reach = math.sqrt(objects[k, BOUND]) + abs(along) * widening
-        if px * px + py * py + pz * pz - along * along < reach * reach:
-            mask |= 1 << k
+        own = math.sqrt(objects[k, BOUND])
+        reach = own * slant + abs(along) * widening
+        if along > -reach and px * px + py * py + pz * pz - along * along < reach * reach:
+            padding = (abs(along) + own) * widening
+            if objects[k, KIND] == F(SPHERE) or meets_padded(objects, k, -px, -py, -pz, dx, dy, dz, padding):
+                mask |= 1 << k
     return mask
 
 

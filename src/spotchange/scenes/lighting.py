@@ -11,7 +11,7 @@ import numpy as np
 
 from . import look as looks
 from .compile import greater, shared
-from .geometry import BOUND, FAR, HALF, X, Y, blocked
+from .geometry import BOUND, FAR, HALF, X, Y, blocked, objects_near
 
 F = np.float32
 
@@ -117,6 +117,22 @@ def sees_light(scene, lamp, mask, x, y, z, a, b):
     if blocked(scene.objects, mask, x, y, z, dx * scale, dy * scale, dz * scale, limit):
         return F(0.0)
     return F(1.0)
+
+
+@shared
+def objects_before_light(scene, lamp, x, y, z):
+    """Mask of the objects that may hide some of a light from a point."""
+    lights = scene.lights
+    if lamp == SUN:
+        dx, dy, dz, widening = lights[SUN, NX], lights[SUN, NX + 1], lights[SUN, NX + 2], SUN_SPREAD
+    else:
+        dx, dy, dz = lights[lamp, PX] - x, lights[lamp, PX + 1] - y, lights[lamp, PX + 2] - z
+        far = math.sqrt(dx * dx + dy * dy + dz * dz)
+        dx, dy, dz = dx / far, dy / far, dz / far
+        half = math.sqrt(lights[lamp, UX] ** 2 + lights[lamp, UX + 1] ** 2 + lights[lamp, UX + 2] ** 2)
+        corner = half * F(1.415)
+        widening = corner / greater(far - corner, F(0.1))  # however the lamp is turned
+    return objects_near(scene.objects, scene.count, x, y, z, dx, dy, dz, widening)
 
 
 @shared

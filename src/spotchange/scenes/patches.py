@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as functional
 from torch import Tensor
 
 from spotchange.scenes.arrays import AFTER, BEFORE, MAX_OBJECTS, SAME, SceneBatch
+from spotchange.scenes.compile import cached_loop, lesser, shared
 
 LEAST_SHARE = 1 / 16  # of a patch that an object must cover to count there
 
@@ -39,13 +39,40 @@ def patch_truth(scenes: SceneBatch, ids: Tensor, grid: tuple[int, int]) -> tuple
 def patch_shares(ids: Tensor, grid: tuple[int, int]) -> Tensor:
     """Which share of each patch every object covers: float32 (..., patches, slots) for id images (..., H, W)."""
     rows, columns = grid
-    height, width = ids.shape[-2:]
-    patch_height, patch_width = -(-height // rows), -(-width // columns)
-    padded = functional.pad(ids, (0, columns * patch_width - width, 0, rows * patch_height - height))
-    blocks = padded.unflatten(-1, (columns, patch_width)).unflatten(-3, (rows, patch_height))
-    # Slot by slot: all at once would need eleven times the memory of the pictures.
-    counts = [(blocks == slot + 1).sum((-3, -1), dtype=torch.int32).flatten(-2) for slot in range(MAX_OBJECTS)]
-    return torch.stack(counts, -1) / (patch_height * patch_width)
+    images = ids.flatten(0, -3).contiguous()
+    height, width = images.shape[1:]
+    size = (-(-height // rows), -(-width // columns))
+    counts = torch.zeros((len(images), rows * columns, MAX_OBJECTS), dtype=torch.int32, device=ids.device)
+    if ids.is_cuda:
+        from spotchange.scenes.patches_cuda import count_on_cuda
+
+        count_on_cuda(images, columns, size, counts)
+    else:
+        _count_on_cpu(images.numpy(), columns, size, counts.numpy())
+    return (counts / (size[0] * size[1])).unflatten(0, ids.shape[:-2])
+
+
+@shared
+def count_patch(ids, image, patch, columns, size, counts):
+    """Pixels of one patch by object: runs along its rows, for neighbours are mostly of one object."""
+    top, left = patch // columns * size[0], patch % columns * size[1]
+    for row in range(top, lesser(top + size[0], ids.shape[1])):
+        thing, run = 0, 0
+        for column in range(left, lesser(left + size[1], ids.shape[2])):
+            if ids[image, row, column] != thing:
+                if thing > 0:
+                    counts[image, patch, thing - 1] += run
+                thing, run = int(ids[image, row, column]), 0
+            run += 1
+        if thing > 0:
+            counts[image, patch, thing - 1] += run
+
+
+@cached_loop
+def _count_on_cpu(ids, columns, size, counts):
+    for image in range(counts.shape[0]):
+        for patch in range(counts.shape[1]):
+            count_patch(ids, image, patch, columns, size, counts)
 
 
 def _attributes(scenes: SceneBatch, shares: Tensor, version: int) -> Tensor:

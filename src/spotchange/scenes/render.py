@@ -22,7 +22,7 @@ PICTURES = (BEFORE, AFTER, SAME)
 class Quality:
     """How much work a picture gets."""
 
-    samples: int  # a pixel, a power of two; four that agree end a pixel early
+    samples: int  # a pixel, a power of two from four on; four that agree end a pixel early
     bounces: int  # from metal to metal
     broad_rays: int  # a sample into metal's broad lobe; samples x broad_rays at most 64
     shadow_cells: int  # along a side of the ground's grid of shadows
@@ -31,7 +31,7 @@ class Quality:
     rays: int  # gathered for an entry of indirect light
 
     def drawing(self) -> tuple[int, int, int]:
-        """What `frame.draw_pixel` takes."""
+        """What `pixels.draw_pixel` takes."""
         return self.samples, self.bounces, self.broad_rays
 
 
@@ -80,8 +80,7 @@ def render(
     if images.shape[0]:
         target.loops.prepare(tables)
         target.loops.light(tables, effort.shadow_samples, effort.rays)
-        target.loops.draw(tables, codes, effort.drawing(), images)
-        target.loops.identify(tables, codes, ids)
+        target.loops.draw(tables, codes, effort.drawing(), images, ids)
     return Pictures(images=images, ids=ids)
 
 
@@ -99,15 +98,21 @@ def render_ids(
 
 
 def visible_pixels(
-    batch: SceneBatch, *, width: int, height: int, device: str | None = None, pictures: Sequence[int] = PICTURES
+    batch: SceneBatch,
+    *,
+    width: int,
+    height: int,
+    device: str | None = None,
+    pictures: Sequence[int] = PICTURES,
+    enough: int | None = None,
 ) -> Any:
-    """How many pixels every object shows, int32 (S, pictures, MAX_OBJECTS), by slot."""
+    """How many pixels every object shows, int32 (S, pictures, MAX_OBJECTS), by slot; counting ends at `enough`."""
     target = _Target(device or device_of(batch))
     tables = target.tables(batch, None)
     pixels = target.zeros((len(batch), len(pictures), MAX_OBJECTS), "int32")
     if pixels.shape[0]:
         target.loops.prepare(tables)
-        target.loops.count(tables, _codes(pictures), width, height, pixels)
+        target.loops.count(tables, _codes(pictures), (width, height), enough or width * height, pixels)
     return pixels
 
 
@@ -117,7 +122,7 @@ def device_of(batch: SceneBatch) -> str:
 
 
 def _codes(pictures: Sequence[int]) -> int:
-    """Two bits for each picture; see `frame.picture_at`."""
+    """Two bits for each picture; see `pixels.picture_at`."""
     if not set(pictures) <= set(PICTURES) or not pictures:
         raise ConfigError(f"pictures must be among {PICTURES}, not {tuple(pictures)}")
     return sum(int(picture) << (2 * place) for place, picture in enumerate(pictures))

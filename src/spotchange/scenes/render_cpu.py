@@ -13,7 +13,9 @@ from itertools import pairwise
 from typing import Any
 
 from .compile import cached_loop
-from .frame import Tables, draw_pixel, fill_bounced, fill_clear, fill_indirect, object_at, picture_at, prepare_scene
+from .frame import Tables, fill_bounced, fill_clear, fill_indirect, prepare_scene
+from .geometry import SLOT
+from .pixels import draw_pixel, object_at, picture_at, pixels_shown, version_of
 
 CHUNKS_PER_THREAD = 8  # rows differ in cost, so threads take small shares in turn
 
@@ -43,16 +45,17 @@ def _fill_indirect(start, stop, tables, rays):
 
 
 @cached_loop
-def _draw(start, stop, tables, pictures, effort, images):
-    count, height, width = images.shape[1], images.shape[3], images.shape[4]
+def _draw(start, stop, tables, pictures, effort, images, ids):
+    count, height, width = ids.shape[1], ids.shape[2], ids.shape[3]
     for line in range(start, stop):
         s, p, row = line // (count * height), line // height % count, line % height
         picture = picture_at(pictures, p)
         for column in range(width):
-            r, g, b = draw_pixel(tables, s, picture, row, column, width, height, effort)
+            (r, g, b), thing = draw_pixel(tables, s, picture, row, column, width, height, effort)
             images[s, p, 0, row, column] = int(r)
             images[s, p, 1, row, column] = int(g)
             images[s, p, 2, row, column] = int(b)
+            ids[s, p, row, column] = thing
 
 
 @cached_loop
@@ -66,16 +69,15 @@ def _identify(start, stop, tables, pictures, ids):
 
 
 @cached_loop
-def _count(start, stop, tables, pictures, width, height, pixels):
+def _count(start, stop, tables, pictures, size, enough, pixels):
     count = pixels.shape[1]
     for image in range(start, stop):
         s, p = image // count, image % count
         picture = picture_at(pictures, p)
-        for row in range(height):
-            for column in range(width):
-                thing = object_at(tables, s, picture, row, column, width, height)
-                if thing > 0:
-                    pixels[s, p, thing - 1] += 1
+        version = version_of(picture)
+        for k in range(tables.used[s, version]):
+            slot = int(tables.objects[s, version, k, SLOT])
+            pixels[s, p, slot] = pixels_shown(tables, s, picture, k, size[0], size[1], enough)
 
 
 def as_arrays(tables: Tables) -> Tables:
@@ -95,10 +97,10 @@ def light(tables: Tables, samples: int, rays: int) -> None:
     _share_out(tables.indirect.size // 3, _fill_indirect, tables, rays)
 
 
-def draw(tables: Tables, pictures: int, effort: tuple[int, ...], images: Any) -> None:
-    """Fill uint8 images (S, pictures, 3, H, W)."""
-    scenes, count, _, height, _ = images.shape
-    _share_out(scenes * count * height, _draw, tables, pictures, effort, images)
+def draw(tables: Tables, pictures: int, effort: tuple[int, ...], images: Any, ids: Any) -> None:
+    """Fill uint8 images (S, pictures, 3, H, W) and ids (S, pictures, H, W)."""
+    scenes, count, height, _ = ids.shape
+    _share_out(scenes * count * height, _draw, tables, pictures, effort, images, ids)
 
 
 def identify(tables: Tables, pictures: int, ids: Any) -> None:
@@ -107,10 +109,10 @@ def identify(tables: Tables, pictures: int, ids: Any) -> None:
     _share_out(scenes * count * height, _identify, tables, pictures, ids)
 
 
-def count(tables: Tables, pictures: int, width: int, height: int, pixels: Any) -> None:
-    """Add the pixels every object shows to int32 pixels (S, pictures, MAX_OBJECTS)."""
+def count(tables: Tables, pictures: int, size: tuple[int, int], enough: int, pixels: Any) -> None:
+    """Fill int32 pixels (S, pictures, MAX_OBJECTS) of zeros with how many of a picture's pixels show each object."""
     scenes, images, _ = pixels.shape
-    _share_out(scenes * images, _count, tables, pictures, width, height, pixels)
+    _share_out(scenes * images, _count, tables, pictures, size, enough, pixels)
 
 
 def _share_out(items: int, loop: Callable[..., None], *arguments: Any) -> None:

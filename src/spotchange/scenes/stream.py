@@ -28,7 +28,7 @@ _STREAMS = 4
 PLAIN_CHOICES = 8  # sentences drawn to choose the plainest from: nine times of ten a full description is among them
 RELATION_IDS = tuple(TOKENS.index(word) for word in ("left", "right", "behind", "front"))
 
-_CHUNK = {"cpu": 32, "cuda": 8192}
+_CHUNK = {"cpu": 32, "cuda": 32768}
 
 
 def world_seed(seed: int, split: str | None = None) -> int:
@@ -108,7 +108,9 @@ class SceneStream:
         self.world = World(settings, seed=world_seed(seed), device=device)
         self.world.check_room()
         chunk = scenes_per_chunk or _CHUNK[device.partition(":")[0]]
-        self._chunk_size = -(-chunk // scenes_per_batch) * scenes_per_batch  # whole batches, so that none is left over
+        self.scenes_per_chunk = (
+            -(-chunk // scenes_per_batch) * scenes_per_batch
+        )  # whole batches, so that none is left over
         self._next = rank  # number of the next scene
         self._chunk: SceneBatch | None = None
         self._chunk_start = rank
@@ -168,7 +170,7 @@ class SceneStream:
             if odd == 0 and first >= 0 and first + scenes <= len(self._chunk):
                 return self._chunk[first : first + scenes]
         self._chunk_start = self._next
-        self._chunk = self.world.scenes(self._next + step * np.arange(self._chunk_size))
+        self._chunk = self.world.scenes(self._next + step * np.arange(self.scenes_per_chunk))
         return self._chunk[:scenes]
 
 

@@ -87,7 +87,7 @@ class World:
 
     def __init__(self, settings: SceneSettings, *, seed: int, device: str = "cpu") -> None:
         self.settings, self.seed, self.device = settings, seed, device
-        self.judged = 0  # placed scenes that were looked at so far, to tell which share was accepted
+        self.judged = self.accepted = 0  # attempts that kept the placement rules, and those of them that could be seen
         self._rules = self._on_device(rules_of(settings))
         self._changes = self._on_device(np.array([CHANGE_TYPES.index(name) for name in settings.changes], np.int8))
         self._slots = self._on_device(np.arange(MAX_OBJECTS))
@@ -107,23 +107,23 @@ class World:
         while len(rows):
             at_once, limit = self._effort(len(rows), total)
             candidates, attempts = self.draw(numbers, starts, at_once=at_once, limit=limit)
-            # Only the first attempt that fitted is looked at, as if attempts had been made one by one.
-            fitted = (attempts >= 0).reshape(-1, at_once)
-            seen = _positions(fitted.any(1))
-            chosen = seen * at_once + _first_true(fitted[seen])
-            candidates = candidates[chosen]
-            accepted = self._is_acceptable(candidates)
-            kept, again = _positions(accepted), _positions(~accepted)
+            fitted = _positions(attempts >= 0)
+            accepted = attempts < -1  # none yet
+            accepted[fitted] = self._is_acceptable(candidates[fitted])
+            accepted = accepted.reshape(-1, at_once)
+            done = accepted.any(1)
+            kept = _positions(done)
+            chosen = kept * at_once + _first_true(accepted[kept])  # as if attempts had been made one by one
             for field in fields(SceneBatch):
-                getattr(result, field.name)[rows[seen[kept]]] = getattr(candidates, field.name)[kept]
-            starts = starts + at_once * limit
-            starts[seen[again]] = attempts[chosen[again]] + 1
-            starts[seen[kept]] = -1
-            rest = _positions(starts >= 0)
-            rows, numbers, starts = rows[rest], numbers[rest], starts[rest]
+                getattr(result, field.name)[rows[kept]] = getattr(candidates, field.name)[chosen]
+            self.judged, self.accepted = self.judged + len(fitted), self.accepted + int(accepted.sum())
+            rest = _positions(~done)
+            last = attempts.reshape(-1, at_once)[rest, -1]
+            starts = starts[rest] + at_once * limit
+            starts[last >= 0] = last[last >= 0] + 1
+            rows, numbers = rows[rest], numbers[rest]
             if len(rows) and int(starts.max()) > MAX_ATTEMPTS:
                 raise _no_room()
-            self.judged += len(seen)
         return replace(result, look=look.draw(result.look, self._look))
 
     def check_room(self) -> None:
@@ -175,8 +175,10 @@ class World:
     def _is_acceptable(self, candidates: SceneBatch) -> Any:
         """bool (S,): see the head of this file."""
         pictures = (BEFORE, AFTER)
-        pixels = visible_pixels(candidates, width=CHECK_WIDTH, height=CHECK_HEIGHT, pictures=pictures)
         least = -(-self.settings.min_visible_pixels * CHECK_WIDTH * CHECK_HEIGHT // _PIXELS_OF_RULE)
+        pixels = visible_pixels(
+            candidates, width=CHECK_WIDTH, height=CHECK_HEIGHT, pictures=pictures, enough=max(least, 1)
+        )
         absent = candidates.attributes[:, 0, :, SHAPE] < 0
         all_visible = ((pixels[:, 0] >= least) | absent).all(1)
         other = self._slots != candidates.target[:, 1, None]  # true everywhere after a drop

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 import torch
 from numba import cuda
 
+from spotchange.scenes.compile import cached_kernel
 from spotchange.scenes.world_kernel import sample_scene
 
 THREADS = 32  # scenes differ much in work: small blocks let finished ones make room
 
 
+@cached_kernel()
 def sample_kernel(
     seed, limit, rules, changes, attempts, scene_id, count, attributes, placement, camera, lamps, look, change, target
 ):
@@ -25,16 +26,11 @@ def sample_kernel(
         )  # fmt: skip
 
 
-@cache
-def _compiled() -> Any:
-    return cuda.jit(sample_kernel)
-
-
 def draw_on_cuda(seed: Any, limit: int, *tensors: torch.Tensor) -> None:
     """Queue the kernel on torch's current stream, so that it runs in order with torch's own work."""
     device = tensors[0].device
     scenes = len(tensors[3])
     with torch.cuda.device(device):
         stream = cuda.external_stream(torch.cuda.current_stream(device).cuda_stream)
-        views = [cuda.as_cuda_array(tensor) for tensor in tensors]
-        _compiled()[(scenes + THREADS - 1) // THREADS, THREADS, stream](seed, limit, *views)
+        views = [cuda.as_cuda_array(tensor, sync=False) for tensor in tensors]
+        sample_kernel[(scenes + THREADS - 1) // THREADS, THREADS, stream](seed, limit, *views)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ import torch
 from numba import cuda, float32, int32
 
 from spotchange.scenes.arrays import MAX_OBJECTS, SceneBatch
+from spotchange.scenes.compile import cached_kernel
 from spotchange.scenes.phrases import MAX_WORDS
 from spotchange.scenes.random import stream_key
 from spotchange.scenes.sentences import CHANGE_STREAM, NO_CHANGE_STREAM, survey, write_change, write_no_change
@@ -18,6 +18,7 @@ THREADS = 128
 RELATED = 4 * MAX_OBJECTS
 
 
+@cached_kernel()
 def write_kernel(scene_id, attributes, placement, camera, change, target, seed, ids):
     thread = cuda.grid(1)
     scenes = ids.shape[0]
@@ -39,6 +40,7 @@ def write_kernel(scene_id, attributes, placement, camera, change, target, seed, 
     )  # fmt: skip
 
 
+@cached_kernel()
 def survey_kernel(attributes, placement, camera, change, target, found):
     s = cuda.grid(1)
     if s >= found.shape[0]:
@@ -54,18 +56,13 @@ def survey_kernel(attributes, placement, camera, change, target, found):
     found[s] = 1 if slot >= 0 and (unique[slot] != 0 or usable > 0) else 0
 
 
-@cache
-def _compiled(kernel: Any) -> Any:
-    return cuda.jit(kernel)
-
-
 def _launch(kernel: Any, threads: int, device: torch.device, *arguments: Any) -> None:
     """Queue a kernel on torch's current stream, so that it runs in order with torch's own work."""
     if threads == 0:
         return
     stream = cuda.external_stream(torch.cuda.current_stream(device).cuda_stream)
-    views = [cuda.as_cuda_array(value) if isinstance(value, torch.Tensor) else value for value in arguments]
-    _compiled(kernel)[(threads + THREADS - 1) // THREADS, THREADS, stream](*views)
+    views = [cuda.as_cuda_array(value, sync=False) if isinstance(value, torch.Tensor) else value for value in arguments]
+    kernel[(threads + THREADS - 1) // THREADS, THREADS, stream](*views)
 
 
 def _arrays(batch: SceneBatch) -> list[torch.Tensor]:
