@@ -7,7 +7,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from spotchange.models.layers import KeyValueCache, PostNormBlock
+from spotchange.models.layers import KeyValueCache, Linear, PostNormBlock, linear
 from spotchange.models.text_encoder import TextTransformer, WordEmbedding
 
 
@@ -16,13 +16,13 @@ class WordPredictor(nn.Module):
 
     def __init__(self, *, width: int, word_width: int, vocabulary: int) -> None:
         super().__init__()
-        self.dense = nn.Linear(width, word_width)
+        self.dense = Linear(width, word_width)
         self.activation = nn.GELU()
         self.norm = nn.LayerNorm(word_width, eps=1e-12)
         self.bias = nn.Parameter(torch.zeros(vocabulary))
 
     def forward(self, x: Tensor, words: Tensor) -> Tensor:
-        return nn.functional.linear(self.norm(self.activation(self.dense(x))), words, self.bias)
+        return linear(self.norm(self.activation(self.dense(x))), words, self.bias)
 
 
 class CaptionDecoder(nn.Module):
@@ -51,12 +51,12 @@ class CaptionDecoder(nn.Module):
         super().__init__()
         self.memory = memory
         self.heads = heads
-        self.visual_input = nn.Linear(visual_width, width) if visual_width != width else nn.Identity()
+        self.visual_input = Linear(visual_width, width) if visual_width != width else nn.Identity()
         self.encoder = nn.ModuleList(
             PostNormBlock(width=width, heads=heads, dropout=dropout) for _ in range(encoder_layers)
         )
         self.language = language
-        self.word_input = nn.Linear(word_width, width) if word_width != width else nn.Identity()
+        self.word_input = Linear(word_width, width) if word_width != width else nn.Identity()
         self.word_norm = nn.LayerNorm(width, eps=1e-12)
         self.dropout = nn.Dropout(dropout)
         self.decoder = nn.ModuleList(

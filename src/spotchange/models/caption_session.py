@@ -46,14 +46,14 @@ class CaptionSession:
         self.position.zero_()
 
     def advance(self, decoder: CaptionDecoder, words: WordEmbedding) -> Tensor:
-        """Feed `self.ids`; scores of the next word (rows, vocabulary) in fp32."""
+        """Feed `self.ids`; scores of the next word (rows, vocabulary)."""
         # A word not written yet lies after `position`, so old caches need no clearing.
         seen = (self.steps <= self.position)[None, None, None]
         scores = decoder.step(
             self.ids, words, position=self.position, seen=seen, caches=self.caches, visual=self.visual
         )
         self.position += 1
-        return scores.float()
+        return scores
 
     def capture(self, decoder: CaptionDecoder, words: WordEmbedding) -> None:
         """Record `advance` as a CUDA graph."""
@@ -85,7 +85,7 @@ class Stepper:
         self._words = words
 
     def step(self, ids: Tensor) -> Tensor:
-        """Scores of the next word (rows, vocabulary) in fp32; valid until the next step."""
+        """Scores of the next word (rows, vocabulary); valid until the next step."""
         self._session.ids.copy_(ids)
         if self._session.graph is not None and self._session.scores is not None:
             self._session.graph.replay()

