@@ -48,3 +48,17 @@ def write_bytes(target: str | os.PathLike[str], content: bytes) -> None:
     """Write `content`, all or nothing."""
     with atomic_path(target) as temporary:
         temporary.write_bytes(content)
+
+
+@contextmanager
+def only_one_process(lock: Path) -> Iterator[None]:
+    """Let one process of this machine do something while others wait for it."""
+    try:
+        import fcntl
+    except ImportError:  # Windows: the others would only do the same work twice
+        yield
+        return
+    with lock.open("w") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        yield
+    lock.unlink(missing_ok=True)

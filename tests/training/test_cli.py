@@ -63,4 +63,4 @@ def test_unknown_ablation_lists_those_there_are(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.chdir(RECIPES.parent)
     result = invoke(ablate, "tabel5")
     assert isinstance(result.exception, SpotchangeError)
-    assert "table5" in result.exception.hint
+    assert "clip4idc" in result.exception.hint

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from spotchange.cli.output import notes, print_json, tables
-from spotchange.errors import InputError
+from spotchange.errors import InputError, ModelError
 
 if TYPE_CHECKING:
     from spotchange.config.ablation import Ablation
@@ -26,6 +26,9 @@ def ablate(
     minutes: Annotated[
         float | None, typer.Option(min=0, help="Save and stop after so long; the same command goes on.")
     ] = None,
+    jobs: Annotated[
+        int, typer.Option(min=1, help="Cells and seeds trained side by side on the device, each in its own process.")
+    ] = 1,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
 ) -> None:
@@ -39,18 +42,27 @@ def ablate(
 
     from spotchange.training.ablation import as_json, collect, plan, run_jobs
     from spotchange.training.run import run_stage
+    from spotchange.training.side_by_side import run_side_by_side
 
     stop.listen()
-    jobs = plan(ablation, folder)
-    finished = run_jobs(jobs, run_stage, stop=stop, device=device)
+    planned = plan(ablation, folder)
+    failed: dict[str, str] = {}
+    if jobs == 1:
+        finished = run_jobs(planned, run_stage, stop=stop, device=device)
+    else:
+        outcomes = run_side_by_side(planned, run_stage, workers=jobs, stop=stop, device=device)
+        failed = {name: each.error for name, each in outcomes.items() if each.error is not None}
+        finished = all(each.finished for each in outcomes.values())
     rows = collect(ablation, folder)
     if not finished:
-        left = sum(job.summary is None for job in jobs)
-        notes().print(f"stopped with {left} of {len(jobs)} runs left; the same command goes on", soft_wrap=True)
+        left = sum(job.summary is None for job in planned)
+        notes().print(f"stopped with {left} of {len(planned)} runs left; the same command goes on", soft_wrap=True)
     if json:
         print_json(as_json(ablation, rows))
     else:
         _print_table(ablation, rows)
+    if failed:
+        raise ModelError("; ".join(f"{name}: {reason}" for name, reason in failed.items()))
 
 
 def _find(recipe: str) -> Path:

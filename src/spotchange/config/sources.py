@@ -27,6 +27,11 @@ class StreamSource(Settings):
     """Effort of the renderer."""
     sentences: Literal["mixed", "plain"] = "mixed"
     """mixed: as the benchmark's references; plain: the object described fully, related to others only where needed."""
+    kept: str | None = None
+    """Folder to keep rendered scenes in, for many short runs on one machine: the first run that needs them makes them,
+    every run reads them, whatever its seed; null: fresh scenes for ever."""
+    kept_scenes: int = Field(default=33_830, ge=2)
+    """How many are kept to train on."""
 
     @model_validator(mode="after")
     def _check_scenes(self) -> StreamSource:
@@ -71,6 +76,8 @@ class FeatureSource(Settings):
     """Where the folder does not exist yet: make it first, from so many generated scenes; null: refuse."""
     task: Literal["pairs", "single", "classes"] = "pairs"
     """What to make it of: pairs; pictures with descriptions; objects cut out, with classes."""
+    of: StreamSource = StreamSource(kind="stream")
+    """The rules, looks and sentences of those scenes."""
     seed: int = 42
     """Of those scenes, whatever the run's own seed is: all runs share the folder."""
 

@@ -13,7 +13,6 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ import numpy as np
 from spotchange.data.index import build_index, other_change_types, picture_paths
 from spotchange.data.rows import RowReader, read_rows
 from spotchange.errors import DataError, ImageError
-from spotchange.files import write_text
+from spotchange.files import only_one_process, write_text
 from spotchange.images import Pixels, read_image, squash
 
 FORMAT = 1  # raise it when the layout or the way pictures are scaled changes: older caches are then built anew
@@ -59,7 +58,7 @@ def open_cache(
     root = _cache_root(Path(data_dir), cache_dir)
     final = root / f"{split}-{width}x{height}-{_fingerprint(reader, height, width, skip_bad)}"
     if not final.is_dir():
-        with _only_one(root / f".{final.name}.lock"):
+        with only_one_process(root / f".{final.name}.lock"):
             if not final.is_dir():  # another process may have built it while this one waited
                 _build(reader, final, height=height, width=width, workers=workers, skip_bad=skip_bad, advance=advance)
     return final
@@ -93,20 +92,6 @@ def _fingerprint(reader: RowReader, height: int, width: int, skip_bad: bool) -> 
                 status = path.stat()
                 digest.update(f"{path.name} {status.st_size} {status.st_mtime_ns}\n".encode())
     return digest.hexdigest()[:16]
-
-
-@contextmanager
-def _only_one(lock: Path) -> Iterator[None]:
-    """Let one process of this machine build a cache while others wait for it."""
-    try:
-        import fcntl
-    except ImportError:  # Windows: builders would only do the same work twice
-        yield
-        return
-    with lock.open("w") as stream:
-        fcntl.flock(stream, fcntl.LOCK_EX)
-        yield
-    lock.unlink(missing_ok=True)
 
 
 def _build(

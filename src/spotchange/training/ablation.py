@@ -21,6 +21,7 @@ from spotchange.training.log import read_log
 from spotchange.training.stopping import StopRequest
 
 SUMMARY = "summary.json"
+SHARED = "shared"
 RunStage = Callable[..., dict[str, Any] | None]
 
 
@@ -28,6 +29,8 @@ RunStage = Callable[..., dict[str, Any] | None]
 class Job:
     """One stage of one cell with one seed."""
 
+    chain: str
+    """Cell and seed, or "shared": jobs of one chain run one after the other."""
     label: str
     recipe: Recipe
     out: Path
@@ -61,7 +64,7 @@ def plan(ablation: Ablation, out: Path) -> list[Job]:
     """Every stage to run, in order; the shared one first, once."""
     jobs = []
     if ablation.shared is not None:
-        jobs.append(_job(ablation, ablation.shared, {}, ablation.seeds[0], None, out / "shared"))
+        jobs.append(_job(ablation, ablation.shared, {}, ablation.seeds[0], None, out / SHARED, SHARED))
     for cell in ablation.cells:
         for seed in ablation.seeds:
             jobs += _chain(ablation, cell, seed, out)
@@ -115,10 +118,10 @@ def rank_correlation(rows: list[Row], columns: tuple[str, str]) -> float | None:
 
 
 def _chain(ablation: Ablation, cell: str, seed: int, out: Path) -> Iterator[Job]:
-    previous = None if ablation.shared is None else out / "shared" / BEST
+    previous = None if ablation.shared is None else out / SHARED / BEST
     for stage in ablation.cells[cell].stages:
         folder = out / "cells" / _file_name(cell) / f"seed-{seed}" / stage
-        yield _job(ablation, stage, ablation.cells[cell].changes, seed, previous, folder, label=cell)
+        yield _job(ablation, stage, ablation.cells[cell].changes, seed, previous, folder, cell)
         previous = folder / BEST
 
 
@@ -129,7 +132,7 @@ def _job(
     seed: int,
     previous: Path | None,
     out: Path,
-    label: str = "shared",
+    cell: str,
 ) -> Job:
     values = copy.deepcopy(ablation.stages[stage])
     values.setdefault("name", f"{ablation.name}-{stage}")
@@ -144,7 +147,12 @@ def _job(
     where = values.get("stage", {})
     if where.get("start_from") == PREVIOUS:
         where["start_from"] = None if previous is None else str(previous)
-    return Job(label=f"{label}, {stage}, seed {seed}", recipe=Recipe.from_mapping(values, source=label), out=out)
+    return Job(
+        chain=SHARED if cell == SHARED else f"{cell}, seed {seed}",
+        label=f"{cell}, {stage}, seed {seed}",
+        recipe=Recipe.from_mapping(values, source=cell),
+        out=out,
+    )
 
 
 def _best_validation(job: Job) -> dict[str, float]:

@@ -21,6 +21,11 @@ _CAPTIONS_AT_ONCE = 20_000
 _SHARE_OF_GPU = 0.5  # of its free memory that features may take; larger sets stay on disk and are read as needed
 
 
+def fits_on(device: torch.device, size: int) -> bool:
+    """Whether so many bytes of training data leave enough of a GPU's memory to train in."""
+    return device.type == "cuda" and size < _SHARE_OF_GPU * torch.cuda.mem_get_info(device)[0]
+
+
 class FeatureStore:
     """The features of a folder, on the device where there is room, else mapped from disk."""
 
@@ -31,7 +36,7 @@ class FeatureStore:
         shape = (self.facts.pictures, *self.facts.picture_shape)
         mapped = torch.from_file(str(Path(folder) / FEATURES), size=int(np.prod(shape)), dtype=torch.float16)
         self._features = mapped.view(shape)
-        if device.type == "cuda" and mapped.nbytes < _SHARE_OF_GPU * torch.cuda.mem_get_info(device)[0]:
+        if fits_on(device, mapped.nbytes):
             self._features = self._features.to(device)
 
     def pictures(self, numbers: Tensor) -> Tensor:
@@ -39,7 +44,7 @@ class FeatureStore:
         return self._features[numbers.to(self._features.device)].to(self.device, non_blocking=True)
 
 
-class _Turns:
+class Turns:
     """Which units of a set come when: every epoch all of them once, in an order of seed and epoch only."""
 
     def __init__(self, units: int, per_batch: int, *, seed: int, rank: int, world_size: int) -> None:
@@ -98,7 +103,7 @@ class FeatureBatches:
         self.caption_ids, self.caption_mask = self.caption_ids.to(device), self.caption_mask.to(device)
         columns = [(row.before, row.after, row.change_type, row.scene) for row in self.rows]
         self._columns = torch.tensor(columns, device=device).T.contiguous()  # (4, rows)
-        self._turns = _Turns(
+        self._turns = Turns(
             len(self.rows) // self._rows_per_unit,
             batch // self._rows_per_unit,
             seed=seed,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from spotchange.scenes.arrays import ATTRIBUTE_NAMES, ATTRIBUTE_VALUES, BEFORE, 
 from spotchange.scenes.descriptions import describe_picture, object_classes
 from spotchange.scenes.export import object_boxes
 from spotchange.scenes.pictures import draw_pictures
-from spotchange.scenes.stream import world_seed
+from spotchange.scenes.stream import PLAIN_CHOICES, plainest, world_seed
 from spotchange.scenes.world import World
 from spotchange.scenes.writer import captions_text, write_captions
 from spotchange.training.start import Start
@@ -97,7 +98,12 @@ def scene_features(
     advance: Callable[[int], None] = lambda done: None,
 ) -> FeatureFacts:
     """Features of generated scenes: pairs, described pictures, or objects cut out with their classes."""
-    rows_of = {"pairs": _pair_rows, "single": _described_rows, "classes": _object_rows}[task]
+    kinds: dict[Task, Callable[..., tuple[Tensor, list[FeatureRow]]]] = {
+        "pairs": partial(_pair_rows, plain=source.sentences == "plain"),
+        "single": _described_rows,
+        "classes": _object_rows,
+    }
+    rows_of = kinds[task]
     world = World(source.scene_settings(), seed=world_seed(seed), device=eyes.device)
 
     def parts() -> Iterator[Part]:
@@ -171,10 +177,13 @@ def _dataset_rows(source: DatasetSource, index: RowIndex, chosen: np.ndarray) ->
 
 
 def _pair_rows(
-    batch: SceneBatch, images: Tensor, ids: Tensor, seed: int, first: int
+    batch: SceneBatch, images: Tensor, ids: Tensor, seed: int, first: int, *, plain: bool
 ) -> tuple[Tensor, list[FeatureRow]]:
     """Three pictures a scene; its change pair and its distractor pair."""
-    texts = captions_text(write_captions(batch, seed=seed, per_pair=CAPTIONS_A_PAIR))
+    written = torch.as_tensor(write_captions(batch, seed=seed, per_pair=PLAIN_CHOICES if plain else CAPTIONS_A_PAIR))
+    # One sentence a pair is the plainest; the other pairs' number of sentences is kept, and doubles are dropped below.
+    chosen = plainest(written)[:, :, None].expand(-1, -1, CAPTIONS_A_PAIR, -1) if plain else written
+    texts = captions_text(chosen)
     change = torch.as_tensor(batch.change).tolist()
     rows = []
     for scene in range(len(batch)):

@@ -18,6 +18,7 @@ from spotchange.data.disk import DiskSource
 from spotchange.data.feature_cache import FACTS
 from spotchange.data.rows import list_splits
 from spotchange.errors import ConfigError
+from spotchange.files import only_one_process
 from spotchange.models.grid_features import GridFeatures
 from spotchange.scenes.arrays import SceneBatch
 from spotchange.scenes.changes import scene_json
@@ -30,6 +31,7 @@ from spotchange.scenes.writer import captions_text, write_captions
 from spotchange.training.augment import augment
 from spotchange.training.feature_batches import FeatureBatches, FeatureStore
 from spotchange.training.features import Eyes, scene_features
+from spotchange.training.kept_scenes import KEPT_SEED, RENDERED_AT_ONCE, KeptBatches, kept, render_scenes
 from spotchange.training.pcl_feeding import task_source
 from spotchange.training.sources import BatchSource, ChangedBatches, MixedBatches
 from spotchange.training.start import Start
@@ -102,22 +104,49 @@ class Feeding:
             sources = [self.source(each, pairs) for each in settings.sources]
             return MixedBatches(sources, settings.weights, seed=self.recipe.seed)
         if isinstance(settings, StreamSource):
-            return SceneBatches(self._stream(settings, pairs), self._translation())
+            return self._scenes(settings, pairs)
         if isinstance(settings, FeatureSource):
             return self._features(settings, pairs)
         return ChangedBatches(self._rows(settings, pairs), self._known_types)
 
-    def _stream(self, settings: StreamSource, pairs: int) -> SceneStream:
+    def _scenes(self, settings: StreamSource, pairs: int) -> BatchSource:
+        """Generated scenes, drawn as needed or rendered once and kept."""
+        translate = self._translation()
+        if settings.kept is None:
+            return SceneBatches(self._stream(settings, pairs), translate)
+        at_once = min(settings.kept_scenes, RENDERED_AT_ONCE[self.device.type])
+        scenes = kept(
+            settings.kept,
+            "train",
+            settings,
+            self._kept_facts(settings.kept_scenes),
+            lambda: render_scenes(self._stream(settings, 2 * at_once, seed=KEPT_SEED), settings.kept_scenes),
+        )
+        return KeptBatches(
+            scenes,
+            pairs=pairs,
+            seed=self.recipe.seed,
+            device=self.device,
+            rank=self.rank,
+            world_size=self.processes,
+            translate=translate,
+        )
+
+    def _kept_facts(self, scenes: int) -> dict[str, Any]:
+        """What kept scenes depend on beside their settings."""
+        return {"scenes": scenes, "size": self.start.settings.vision.image_size, "grid": self.grid}
+
+    def _stream(self, settings: StreamSource, pairs: int, seed: int | None = None) -> SceneStream:
         if pairs % 2:
             raise ConfigError(f"scenes give a change and a distractor each: {pairs} pairs a batch are not even")
         height, width = self.start.settings.vision.image_size
         return SceneStream(
             settings.scene_settings(),
             device=self.device_name,
-            seed=self.recipe.seed,
+            seed=self.recipe.seed if seed is None else seed,
             scenes_per_batch=pairs // 2,
-            rank=self.rank,
-            world_size=self.processes,
+            rank=self.rank if seed is None else 0,
+            world_size=self.processes if seed is None else 1,
             width=width,
             height=height,
             grid=self.grid,
@@ -127,20 +156,35 @@ class Feeding:
 
     def _held_out_scenes(self, settings: StreamSource) -> HeldOut:
         """Scenes of the stream's validation split, the same ones in every process."""
+        if settings.kept is None:
+            found = self._draw_held_out(settings, self.recipe.seed)
+        else:
+            pairs, at_once = self.recipe.validation.pairs, self.recipe.validation.pairs_per_batch
+            facts = self._kept_facts(pairs // 2) | {"pairs_per_batch": at_once}
+            found = kept(settings.kept, "val", settings, facts, lambda: self._draw_held_out(settings, KEPT_SEED))
+        translate = self._translation()
+        batches = [PairBatch(**each).to(self.device) for each in found["batches"]]
+        return HeldOut(
+            batches=batches if translate is None else [translate(batch) for batch in batches],
+            references=found["references"],
+            check=_fact_check(found["scenes"]),
+        )
+
+    def _draw_held_out(self, settings: StreamSource, seed: int) -> dict[str, Any]:
+        """Pairs, sentences about each, and the scenes they show."""
         validation = self.recipe.validation
         per_batch = min(validation.pairs_per_batch, validation.pairs) // 2
         stream = self._stream(settings, 2 * per_batch)
-        world = World(stream.settings, seed=world_seed(self.recipe.seed, "val"), device=self.device_name)
-        translate = self._translation()
+        world = World(stream.settings, seed=world_seed(seed, "val"), device=self.device_name)
         batches, references, scenes = [], [], []
         for first in range(0, validation.pairs // 2, per_batch):
             drawn = world.scenes(np.arange(first, min(first + per_batch, validation.pairs // 2)))
-            batch = PairBatch(**as_dict(stream.render_pairs(drawn)))
-            batches.append(batch if translate is None else translate(batch))
+            batches.append(as_dict(stream.render_pairs(drawn)))
             texts = captions_text(write_captions(drawn, seed=world.seed, per_pair=REFERENCES))
             references += [texts[i : i + REFERENCES] for i in range(0, len(texts), REFERENCES)]
-            scenes.append(drawn)
-        return HeldOut(batches=batches, references=references, check=_fact_check(scenes))
+            on_host = _as_numpy(drawn)
+            scenes += [scene_json(on_host, i, "") for i in range(len(on_host))]
+        return {"batches": batches, "references": references, "scenes": scenes}
 
     def _rows(self, settings: DatasetSource, pairs: int, *, shuffle: bool = True) -> DiskSource:
         return DiskSource(
@@ -189,18 +233,19 @@ class Feeding:
         encoder = getattr(self.start.model, "encoder", None)
         if not isinstance(encoder, GridFeatures) or not encoder.frozen:
             raise ConfigError("features from disk need idc-pcl with a frozen resnet (model.vision.freeze_backbone)")
-        folder = Path(settings.path)
-        if settings.scenes is not None and not (folder / FACTS).exists():
-            eyes = Eyes.of(self.start, self.device_name)
-            scene_features(
-                folder,
-                eyes,
-                StreamSource(kind="stream"),
-                task=settings.task,
-                scenes=settings.scenes,
-                seed=settings.seed,
-            )
+        if settings.scenes is not None:
+            self._make_features(settings, settings.scenes)
         return FeatureStore(settings.path, backbone=encoder.fingerprint(), device=self.device)
+
+    def _make_features(self, settings: FeatureSource, scenes: int) -> None:
+        folder = Path(settings.path)
+        if (folder / FACTS).exists():
+            return
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with only_one_process(folder.with_name(f".{folder.name}.lock")):
+            if not (folder / FACTS).exists():  # another process may have made them while this one waited
+                eyes = Eyes.of(self.start, self.device_name)
+                scene_features(folder, eyes, settings.of, task=settings.task, scenes=scenes, seed=settings.seed)
 
     @property
     def max_words(self) -> int:
@@ -257,12 +302,11 @@ class SceneBatches:
         self.stream.load_state_dict(state)
 
 
-def _fact_check(scenes: list[SceneBatch]) -> Callable[[list[str]], list[bool]]:
+def _fact_check(scenes: list[dict[str, Any]]) -> Callable[[list[str]], list[bool]]:
     """Whether each caption is true of its pair and names only what changed; change and distractor rows in turn."""
-    known = [scene_json(batch, i, "") for batch in map(_as_numpy, scenes) for i in range(len(batch))]
 
     def judge(captions: list[str]) -> list[bool]:
-        return [check(text, known[row // 2], distractor=row % 2 == 1).correct for row, text in enumerate(captions)]
+        return [check(text, scenes[row // 2], distractor=row % 2 == 1).correct for row, text in enumerate(captions)]
 
     return judge
 

@@ -22,6 +22,7 @@ from spotchange.training.log import RunLog
 from spotchange.training.objectives.base import Objective
 from spotchange.training.optimizers import build_optimizer, set_rates
 from spotchange.training.randomness import random_state, restore_random_state
+from spotchange.training.regions import compile_regions
 from spotchange.training.schedules import rate_factor
 from spotchange.training.selection import Selection
 from spotchange.training.sources import BatchSource
@@ -49,8 +50,10 @@ class Trainer:
         self.objective = objective
         self.optimizer = build_optimizer(objective, recipe.optimizer)
         self.average = WeightAverage(objective, recipe.stage.ema) if recipe.stage.ema else None
-        if recipe.stage.compile:
+        if recipe.stage.compile == "whole":
             objective.compile(dynamic=False)
+        elif recipe.stage.compile:
+            compile_regions(objective)
         self.parallel = accelerator.prepare(objective)
         self.selection = Selection(self._metric(), patience=recipe.validation.patience)
         self.step = 0
@@ -143,7 +146,7 @@ class Trainer:
             better = True  # nothing to judge by: the newest is the best
         else:
             kept = random_state(self.accelerator.device)  # validating must not change what training draws
-            with self._averaged(), self._autocast():
+            with self._averaged(), self._autocast(), self._uncompiled():
                 results = self.validator.judge(self.objective)
             self.parallel.train()
             restore_random_state(kept, self.accelerator.device)
@@ -225,6 +228,13 @@ class Trainer:
 
     def _averaged(self) -> AbstractContextManager[None]:
         return nullcontext() if self.average is None else self.average.applied()
+
+    def _uncompiled(self) -> AbstractContextManager[None]:
+        """Validation's few batches have other shapes than training's: not worth compiling for."""
+        if not self.stage.compile:
+            return nullcontext()
+        stance: AbstractContextManager[None] = torch.compiler.set_stance("force_eager")
+        return stance
 
     def _metric(self) -> str:
         named = self.recipe.validation.metric

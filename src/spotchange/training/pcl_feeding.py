@@ -20,6 +20,7 @@ from spotchange.data.negatives import NegativeWriter
 from spotchange.data.pair_reader import PairReader
 from spotchange.data.rows import read_rows
 from spotchange.errors import DataError
+from spotchange.files import only_one_process
 from spotchange.scenes.stream import world_seed
 from spotchange.scenes.world import World
 from spotchange.scenes.writer import captions_text, write_captions
@@ -86,7 +87,9 @@ def _negatives(
     encode = _Encoder(feeding.start.tokenizer, max_words=feeding.max_words, pad=vocabulary.pad)
     if isinstance(data, FeatureSource):
         assert isinstance(source, FeatureBatches)
-        return StoredNegatives(source, stored_negatives(Path(data.path), source.rows, counts), encode)
+        with only_one_process(Path(data.path) / ".negatives.lock"):
+            sentences = stored_negatives(Path(data.path), source.rows, counts)
+        return StoredNegatives(source, sentences, encode)
     if isinstance(data, StreamSource):
         world = World(data.scene_settings(), seed=world_seed(feeding.recipe.seed), device=feeding.device_name)
         scenes = world.scenes(np.arange(_SCENES_TO_RETRIEVE_FROM))

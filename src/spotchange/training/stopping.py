@@ -5,15 +5,23 @@ from __future__ import annotations
 import signal
 import threading
 import time
+from collections.abc import Callable
 from types import FrameType
 
 
 class StopRequest:
     """Collects reasons to stop; the loop saves `last` and ends, and `--resume` goes on from there."""
 
-    def __init__(self, *, minutes: float | None = None, at_step: int | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        minutes: float | None = None,
+        at_step: int | None = None,
+        asked: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._deadline = None if minutes is None else time.monotonic() + 60.0 * minutes
         self._at_step = at_step
+        self._asked_elsewhere = asked
         self._asked = False
 
     def listen(self) -> None:
@@ -25,7 +33,8 @@ class StopRequest:
     def wanted(self, step: int) -> bool:
         """Whether to stop now, after `step`."""
         too_late = self._deadline is not None and time.monotonic() >= self._deadline
-        return self._asked or too_late or (self._at_step is not None and step >= self._at_step)
+        asked = self._asked or self._asked_elsewhere()
+        return asked or too_late or (self._at_step is not None and step >= self._at_step)
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
         self._asked = True
