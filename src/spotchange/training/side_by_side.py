@@ -117,3 +117,7 @@ class _Labelled(TextIOBase):
             self._stream.write(f"[{self._label}] {line}\n")  # one call a line: processes do not mix within it
         self._stream.flush()
         return len(text)
+
+    def fileno(self) -> int:
+        """The stream's own, for compilers that are started with it."""
+        return self._stream.fileno()
