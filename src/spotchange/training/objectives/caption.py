@@ -11,6 +11,26 @@ from spotchange.training import processes
 from spotchange.training.objectives.base import Objective
 
 
+class WordLosses(nn.Module):
+    """Cross-entropy of every word in fp32, from scores (N, words, vocabulary) of any precision.
+
+    A module, so that it can be compiled by itself: over CLIP's 49,408 words the scores are the largest tensor
+    of a step by far, and torch's single operations write them out in fp32 four times.
+    """
+
+    def __init__(self, smoothing: float) -> None:
+        super().__init__()
+        self.smoothing = smoothing
+
+    def forward(self, logits: Tensor, targets: Tensor) -> Tensor:
+        return F.cross_entropy(
+            logits.flatten(0, 1).float(),
+            targets.flatten(),
+            reduction="none",
+            label_smoothing=self.smoothing if self.training else 0.0,
+        ).view(targets.shape)
+
+
 class CaptionObjective(Objective):
     """Cross-entropy over the words; the heads for change and place can be kept in training beside it."""
 
@@ -20,18 +40,14 @@ class CaptionObjective(Objective):
     def __init__(self, model: nn.Module, settings: CaptionSettings, **normalisation: tuple[float, ...]) -> None:
         super().__init__(model, **normalisation)
         self.settings = settings
+        self.word_losses = WordLosses(settings.label_smoothing)
         self.truth = None if settings.dense is None else self.build_truth(settings.dense)
 
     def forward(self, batch: PairBatch) -> dict[str, Tensor]:
         state = self.encode_batch(batch)
-        logits = self.model.caption_logits(state, batch.caption_ids[:, :-1]).float()  # (N, words - 1, vocabulary)
+        logits = self.model.caption_logits(state, batch.caption_ids[:, :-1])  # (N, words - 1, vocabulary)
         targets, counted = batch.caption_ids[:, 1:], batch.caption_mask[:, 1:]
-        losses = F.cross_entropy(
-            logits.flatten(0, 1),
-            targets.flatten(),
-            reduction="none",
-            label_smoothing=self.settings.label_smoothing if self.training else 0.0,
-        ).view(targets.shape)
+        losses = self.word_losses(logits, targets)
         words = self._reduce(losses, counted, batch.change_type)
         results = {"loss": words}
         if not self.training:  # another pass over all words' scores, which training need not pay for
