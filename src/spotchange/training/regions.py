@@ -1,7 +1,7 @@
 """Compilation by regions: each kind of repeated block once, in seconds, where a whole graph takes a minute.
 
 Blocks of one kind and shape share their compiled code, since weights are inputs of it. What lies between the regions
-(joins, two norms, the loss over a small vocabulary) runs as it is.
+(joins, two norms, the products with the vocabulary) runs as it is.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from torch import nn
 from spotchange.models.layers import PostNormBlock, PreNormBlock
 from spotchange.models.patches import ClipPatches, ConvPatches
 from spotchange.training.objectives.base import Objective
+from spotchange.training.objectives.caption import WordLosses
 from spotchange.training.objectives.truth import DenseTruth
 
-REGIONS: tuple[type[nn.Module], ...] = (PreNormBlock, PostNormBlock, ClipPatches, ConvPatches, DenseTruth)
+REGIONS: tuple[type[nn.Module], ...] = (PreNormBlock, PostNormBlock, ClipPatches, ConvPatches, DenseTruth, WordLosses)
 
 
 def compile_regions(objective: Objective, *, backend: str = "inductor") -> None:
