@@ -84,3 +84,11 @@ def test_what_cannot_be_judged_is_left_out(tmp_path: Path) -> None:
     assert pointing_values(known, heat)["pointing"] == 1
     assert pointing_values(known, None) == {}
     assert pointing_values(make_row(tmp_path, change_type="add"), heat) == {}
+
+
+def test_the_peak_of_a_plateau_is_its_middle() -> None:
+    heat = np.zeros((6, 8), np.float32)
+    heat[1:4, 2:5] = 1.0
+    mask = np.zeros((60, 80), bool)
+    mask[22:28, 32:38] = True  # inside the middle one of the nine patches
+    assert judge_picture(heat, mask)[0]

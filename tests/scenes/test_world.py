@@ -272,3 +272,9 @@ def test_a_gpu_draws_the_scenes_of_the_cpu(accepted: SceneBatch) -> None:
         assert (getattr(drawn, name).cpu().numpy() == getattr(accepted, name)).all(), name
     for name in ("placement", "camera", "lamps", "look"):
         assert getattr(drawn, name).cpu().numpy() == pytest.approx(getattr(accepted, name), abs=1e-6), name
+
+
+def test_a_kind_named_twice_comes_twice_as_often() -> None:
+    settings = SceneSettings(changes=("color", "move", "move"))
+    kinds = World(settings, seed=3).scenes(np.arange(60)).change
+    assert [int((kinds == CHANGE_TYPES.index(name)).sum()) for name in ("color", "move")] == [20, 40]

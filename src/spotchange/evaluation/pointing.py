@@ -26,7 +26,7 @@ NAMES = ("pointing", "pointing, patch", "coverage")
 def pointing_values(row: Row, heat: NDArray[np.float32] | None) -> dict[str, float]:
     """One pair's values; empty where there is no heat, nothing changed, or the place is unknown.
 
-    "pointing": the peak of the heat map, scaled up to the picture, lies inside the true mask in every picture
+    "pointing": the peak of the heat map, scaled up smoothly to the picture, lies inside the true mask in every picture
     judged. "pointing, patch": the hottest patch touches the mask. "coverage": share of the heat inside it.
     """
     judged = None if heat is None else judge_pair(row, heat)
@@ -52,7 +52,7 @@ def judge_pair(row: Row, heat: NDArray[np.float32]) -> tuple[float, float, float
 def judge_picture(heat: NDArray[np.float32], mask: Mask) -> tuple[bool, bool, float]:
     """Peak inside the mask, hottest patch touching it, share of heat inside; for one picture."""
     height, width = mask.shape
-    scaled = np.asarray(Image.fromarray(heat.astype(np.float32)).resize((width, height), Image.Resampling.BICUBIC))
+    scaled = np.asarray(Image.fromarray(_smoothed(heat)).resize((width, height), Image.Resampling.BICUBIC))
     peak = np.unravel_index(int(scaled.argmax()), scaled.shape)
     # Box filtering gives each patch the share of it that the mask covers.
     rows, columns = heat.shape
@@ -64,6 +64,18 @@ def judge_picture(heat: NDArray[np.float32], mask: Mask) -> tuple[bool, bool, fl
         bool(share.flat[int(heat.argmax())] > 0),
         float((heat * share).sum()) / total if total > 0 else 0.0,
     )
+
+
+def _smoothed(heat: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Heat weighed with its neighbours (a cubic B-spline's 1, 4, 1).
+
+    A sure head gives every patch of the change the same heat. The peak of such a plateau is its middle; without
+    weighing, it would be where the scaling overshoots, which is the rim.
+    """
+    around = np.pad(heat.astype(np.float32), 1, mode="edge")
+    down = around[:-2] + 4 * around[1:-1] + around[2:]
+    smoothed: NDArray[np.float32] = (down[:, :-2] + 4 * down[:, 1:-1] + down[:, 2:]) / 36
+    return smoothed
 
 
 def true_masks(row: Row) -> tuple[Mask | None, Mask | None]:

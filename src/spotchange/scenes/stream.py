@@ -26,6 +26,11 @@ _TRAINING_STREAM = 3
 _STREAMS = 4
 
 PLAIN_CHOICES = 8  # sentences drawn to choose the plainest from: nine times of ten a full description is among them
+# Plain sentences have one word for each meaning: with two words for a cube and one for a cylinder, a model in doubt
+# gives the cylinder more of its belief than either word of the cube, and calls cubes cylinders.
+_PLAIN_WORDS = {"block": "cube", "ball": "sphere", "matte": "rubber", "metallic": "metal", "shiny": "metal",
+                "big": "large", "tiny": "small"}  # fmt: skip
+PLAIN_IDS = tuple(TOKENS.index(_PLAIN_WORDS.get(word, word)) for word in TOKENS)
 RELATION_IDS = tuple(TOKENS.index(word) for word in ("left", "right", "behind", "front"))
 
 _CHUNK = {"cpu": 32, "cuda": 32768}
@@ -177,13 +182,14 @@ class SceneStream:
 def plainest(captions: Tensor) -> Tensor:
     """Of several sentences a pair (S, 2, choices, words) the longest without a relation; distractors keep their first.
 
-    Where every sentence has a relation the object has a twin, and the longest one stays.
+    Where every sentence has a relation the object has a twin, and the longest one stays. Synonyms become one word.
     """
     relations = torch.isin(captions, torch.tensor(RELATION_IDS, dtype=captions.dtype, device=captions.device)).any(-1)
     lengths = (captions != PAD_ID).sum(-1)
     best = (lengths - captions.shape[-1] * relations).argmax(-1)  # (S, 2)
     best[:, 1] = 0
-    return captions.gather(2, best[:, :, None, None].expand(-1, -1, 1, captions.shape[-1]))[:, :, 0]
+    chosen = captions.gather(2, best[:, :, None, None].expand(-1, -1, 1, captions.shape[-1]))[:, :, 0]
+    return torch.tensor(PLAIN_IDS, dtype=captions.dtype, device=captions.device)[chosen.long()]
 
 
 def _pair_up(change: Tensor, distractor: Tensor) -> Tensor:
