@@ -23,8 +23,8 @@ def test_every_cell_of_every_ablation_is_valid(name: str) -> None:
     ablation = Ablation.from_yaml(path)
     jobs = plan(ablation, Path("out"))
     assert len({job.out for job in jobs}) == len(jobs)
-    chains = sum(len(cell.stages) for cell in ablation.cells.values())
-    assert len(jobs) == len(ablation.seeds) * chains + (ablation.shared is not None)
+    stages = sum(len(cell.stages) * len(ablation.seeds_of(name)) for name, cell in ablation.cells.items())
+    assert len(jobs) == stages + (ablation.shared is not None)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -116,3 +116,14 @@ def test_rank_correlation_knows_ties_and_order() -> None:
     assert rank_correlation(rows([(1, 30), (2, 20), (3, 10)]), ("a", "b")) == pytest.approx(-1.0)
     assert rank_correlation(rows([(1, 5), (2, 5), (3, 5)]), ("a", "b")) is None
     assert rank_correlation(rows([(1, 1), (2, 3), (3, 2), (4, 4)]), ("a", "b")) == pytest.approx(0.8)
+
+
+def test_a_cell_may_have_more_seeds_than_the_others(tmp_path: Path) -> None:
+    ablation = Ablation.from_yaml(FOLDER / "smoke.yaml", ["cells.adaptation.seeds=[1,2,3]"])
+    training = FakeTraining()
+    run_jobs(plan(Ablation.from_yaml(FOLDER / "smoke.yaml"), tmp_path), training, stop=StopRequest(), device="cpu")
+    before = len(training.ran)
+    run_jobs(plan(ablation, tmp_path), training, stop=StopRequest(), device="cpu")
+    assert len(training.ran) == before + 4  # two more seeds of two stages, and nothing twice
+    seeds = {row.cell: len(row.values["CIDEr-D"]) for row in collect(ablation, tmp_path)}
+    assert seeds == {"no adaptation": 1, "adaptation": 3, "no inter layers": 1}

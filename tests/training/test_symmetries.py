@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 
 from spotchange.data.batches import PairBatch
@@ -92,3 +94,22 @@ def test_a_word_without_an_opposite_keeps_its_pair_as_it_is() -> None:
     batch.caption_ids[:, 1] = lopsided.token_to_id("upper")
     moved = mirror_and_turn(batch, words, grid=(CELLS, CELLS))
     assert torch.equal(moved.after, batch.after)
+
+
+def test_features_of_a_grid_move_as_pictures_do() -> None:
+    names = list(CORNERS) * 20
+    pictures = batch_of([f"houses at the {name}" for name in names], [CORNERS[name] for name in names], (CELLS, CELLS))
+    features = replace(
+        pictures,
+        before=pictures.before.flatten(2).transpose(1, 2).half(),  # (pairs, cells, channels)
+        after=pictures.after.flatten(2).transpose(1, 2).half(),
+    )
+    words = PlaceWords.of(TOKENIZER)
+    torch.manual_seed(0)
+    as_pictures = mirror_and_turn(pictures, words, grid=(CELLS, CELLS))
+    torch.manual_seed(0)
+    as_cells = mirror_and_turn(features, words, grid=(CELLS, CELLS))
+    assert as_cells.after.shape == features.after.shape
+    assert torch.equal(as_cells.after, as_pictures.after.flatten(2).transpose(1, 2).half())
+    assert torch.equal(as_cells.caption_ids, as_pictures.caption_ids)
+    assert not torch.equal(as_cells.after, features.after)

@@ -80,7 +80,8 @@ def _print_table(ablation: Ablation, rows: list[Row]) -> None:
 
     from spotchange.training.ablation import rank_correlation
 
-    seeds = f"{len(ablation.seeds)} seeds" if len(ablation.seeds) > 1 else "1 seed"
+    counts = sorted({len(ablation.seeds_of(cell)) for cell in ablation.cells})
+    seeds = " or ".join(map(str, counts)) + (" seed" if counts == [1] else " seeds")
     table = Table(title=f"{ablation.name}: validation, mean and spread over {seeds}")
     table.add_column("cell")
     for column in ablation.columns:

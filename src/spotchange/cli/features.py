@@ -30,6 +30,9 @@ def features(
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting of the recipe.")
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    bf16: Annotated[
+        bool, typer.Option("--bf16", help="Rounder numbers on a CPU too: faster where it computes with them.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON.")] = False,
 ) -> None:
     """Make features of generated scenes or of a data set; `data: {kind: features, path: OUT}` trains from them."""
@@ -49,7 +52,7 @@ def features(
     from spotchange.training.start import start_model
 
     seed_everything(settings.seed, 0)  # as training does, for networks that start random
-    eyes = Eyes.of(start_model(settings), where)
+    eyes = Eyes.of(start_model(settings), where, bf16=bf16)
     chosen = cast("Task", task)
     with progress() as bar:
         if scenes is not None:

@@ -18,6 +18,8 @@ class CellSettings(Settings):
     """Stages run one after the other, by their names in `stages`."""
     changes: dict[str, Any] = Field(default_factory=dict)
     """What is different: `STAGE.key` (or `key` for all its stages) to value."""
+    seeds: list[int] | None = Field(default=None, min_length=1)
+    """Where a cell is worth more, or fewer, than the others; null: the table's."""
 
 
 class Ablation(Settings):
@@ -34,6 +36,10 @@ class Ablation(Settings):
     """Validation numbers shown, each from the last stage of a cell that measures it."""
     correlate: tuple[str, str] | None = None
     """Two columns whose rank correlation over the cells is printed."""
+
+    def seeds_of(self, cell: str) -> list[int]:
+        """Seeds that a cell is run with."""
+        return self.cells[cell].seeds or self.seeds
 
     @model_validator(mode="after")
     def _check_names(self) -> Ablation:

@@ -67,7 +67,7 @@ class DatasetSource(Settings):
 
 
 class FeatureSource(Settings):
-    """Grid features of a frozen network, made once by `spotchange data features`; for idc-pcl."""
+    """Grid features of a frozen network, made once by `spotchange data features`."""
 
     kind: Literal["features"]
     path: str
@@ -128,7 +128,12 @@ class AugmentSettings(Settings):
     @property
     def active(self) -> bool:
         """Whether any of it is switched on."""
-        return any(value for name, value in self.model_dump().items() if name != "separate")
+        return self.symmetries or self.repaints
+
+    @property
+    def repaints(self) -> bool:
+        """Whether pixels change otherwise than by mirroring and turning."""
+        return any(value for name, value in self.model_dump().items() if name not in ("separate", "symmetries"))
 
 
 def source_from_shorthand(value: Any) -> Any:

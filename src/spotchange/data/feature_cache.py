@@ -38,6 +38,8 @@ class FeatureRow:
     class_id: int = -1
     things: tuple[dict[str, str], ...] = ()
     """For a generated picture: the attributes of its objects, by which false sentences are told from true ones."""
+    changed: tuple[tuple[int, ...], ...] | None = None
+    """Cells of the picture before, and of the one after, that the change touches; None: not known."""
 
 
 @dataclass(frozen=True, kw_only=True)

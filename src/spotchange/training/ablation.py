@@ -66,7 +66,7 @@ def plan(ablation: Ablation, out: Path) -> list[Job]:
     if ablation.shared is not None:
         jobs.append(_job(ablation, ablation.shared, {}, ablation.seeds[0], None, out / SHARED, SHARED))
     for cell in ablation.cells:
-        for seed in ablation.seeds:
+        for seed in ablation.seeds_of(cell):
             jobs += _chain(ablation, cell, seed, out)
     return jobs
 
@@ -94,7 +94,7 @@ def collect(ablation: Ablation, out: Path) -> list[Row]:
     rows = []
     for cell, settings in ablation.cells.items():
         row = Row(cell=cell, changes=settings.changes)
-        for seed in ablation.seeds:
+        for seed in ablation.seeds_of(cell):
             found: dict[str, float] = {}
             for job in _chain(ablation, cell, seed, out):
                 found |= _best_validation(job)

@@ -1,7 +1,8 @@
 """Random changes of the pictures, on the device and for a whole batch at once, that leave every caption true.
 
 Geometry hits both pictures of a pair alike and keeps the changed object in view; nothing is mirrored here, because
-sentences say left and right (`symmetries.py` does it for pictures seen from above); hue stays, because they name colours. Dense truth moves with the pictures.
+sentences say left and right (`symmetries.py` does it for pictures seen from above); hue stays, because they name
+colours. Dense truth moves with the pictures.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from spotchange.data.batches import PairBatch
 from spotchange.data.feature_cache import FEATURES, FeatureFacts, FeatureRow, read_facts, read_feature_rows
+from spotchange.data.index import Numbers
 from spotchange.errors import ConfigError, DataError
 from spotchange.training.task_batches import CLASSES, TaskBatch
 
@@ -103,6 +105,7 @@ class FeatureBatches:
         self.caption_ids, self.caption_mask = self.caption_ids.to(device), self.caption_mask.to(device)
         columns = [(row.before, row.after, row.change_type, row.scene) for row in self.rows]
         self._columns = torch.tensor(columns, device=device).T.contiguous()  # (4, rows)
+        self._change_mask = self._places().to(device) if all(row.changed is not None for row in self.rows) else None
         self._turns = Turns(
             len(self.rows) // self._rows_per_unit,
             batch // self._rows_per_unit,
@@ -117,8 +120,18 @@ class FeatureBatches:
         units, draws = self._turns.take()
         rows = (units[:, None] * self._rows_per_unit + np.arange(self._rows_per_unit)).ravel()
         draws = np.repeat(draws, self._rows_per_unit)
+        return self._batch(rows, draws)
+
+    def one_pass(self, pairs: int, at_once: int) -> Iterator[tuple[Numbers, PairBatch]]:
+        """The first pairs once, in order, with the rows' numbers and each with its first caption."""
+        for first in range(0, min(pairs, len(self.rows)), at_once):
+            rows = np.arange(first, min(first + at_once, pairs, len(self.rows)))
+            yield rows, self._batch(rows, np.zeros_like(rows))
+
+    def _batch(self, rows: Numbers, draws: Numbers) -> PairBatch:
         captions = torch.from_numpy(self._starts[rows] + draws % self._counts[rows]).to(self.store.device)
-        before, after, change_type, scene = self._columns[:, torch.from_numpy(rows).to(self.store.device)]
+        chosen = torch.from_numpy(rows).to(self.store.device)
+        before, after, change_type, scene = self._columns[:, chosen]
         self.last_captions = captions
         return PairBatch(
             before=self.store.pictures(before),
@@ -127,7 +140,16 @@ class FeatureBatches:
             caption_mask=self.caption_mask[captions],
             change_type=change_type,
             scene_id=scene,
+            change_mask=None if self._change_mask is None else self._change_mask[chosen],
         )
+
+    def _places(self) -> Tensor:
+        """(rows, 2, cells): which cells the change touches."""
+        mask = torch.zeros(len(self.rows), 2, self.store.facts.picture_shape[0], dtype=torch.bool)
+        for row, target in zip(self.rows, mask, strict=True):
+            for cells, side in zip(row.changed or (), target, strict=True):
+                side[list(cells)] = True
+        return mask
 
     def state_dict(self) -> dict[str, Any]:
         """Where the source stands."""

@@ -21,7 +21,7 @@ from spotchange.data.pair_reader import pair_up
 from spotchange.data.protocols import get_protocol
 from spotchange.data.rows import read_rows
 from spotchange.errors import ConfigError, DataError
-from spotchange.models.grid_features import GridFeatures
+from spotchange.models.grid import GridNetwork, frozen_network
 from spotchange.models.preprocess import Preprocessor
 from spotchange.scenes.arrays import ATTRIBUTE_NAMES, ATTRIBUTE_VALUES, BEFORE, SHAPE, SceneBatch
 from spotchange.scenes.descriptions import describe_picture, object_classes
@@ -44,31 +44,33 @@ Part = tuple[np.ndarray, list[FeatureRow]]
 class Eyes:
     """A frozen network with its preprocessing, on a device."""
 
-    network: GridFeatures
+    network: GridNetwork
     preprocessor: Preprocessor
     grid: tuple[int, int]
     device: str
+    bf16: bool
+    """Arithmetic; a GPU's training sees pictures so too, and features are kept in half precision anyway."""
 
     @classmethod
-    def of(cls, start: Start, device: str) -> Eyes:
-        """Those of a model that a recipe starts with."""
-        network = getattr(start.model, "encoder", None)
-        if not isinstance(network, GridFeatures) or not network.frozen:
-            raise ConfigError("features are made by idc-pcl's frozen resnet: set model.vision.freeze_backbone to true")
+    def of(cls, start: Start, device: str, *, bf16: bool = False) -> Eyes:
+        """Those of a model that a recipe starts with; `bf16` on a CPU too, which pays where it has instructions."""
+        network = frozen_network(start.model)
+        if network is None:
+            raise ConfigError("features are made by a frozen resnet: set model.vision.freeze_backbone to true")
         network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         return cls(
             network=network.to(device).eval(),
             preprocessor=start.preprocessor,
             grid=start.settings.vision.grid,
             device=device,
+            bf16=bf16 or device.startswith("cuda"),
         )
 
     @torch.inference_mode()
     def see(self, pictures: Tensor) -> np.ndarray:
         """Bytes (pictures, 3, H, W) to float16 (pictures, cells, channels)."""
         kind = self.device.partition(":")[0]
-        # A GPU computes in bf16, as training that sees pictures does; features are kept in half precision anyway.
-        with torch.autocast(kind, dtype=torch.bfloat16, enabled=kind == "cuda"):
+        with torch.autocast(kind, dtype=torch.bfloat16, enabled=self.bf16):
             parts = [
                 self.network.of_pictures(self.preprocessor(part.to(self.device))).half().cpu()
                 for part in torch.split(pictures, _PICTURES_AT_ONCE[kind])
@@ -137,7 +139,7 @@ def dataset_features(
     folder = open_cache(source.path, source.split, height=height, width=width, cache_dir=source.cache)
     index, file = RowIndex(folder), FlatFile(folder / "pictures.bin")
     units = pair_up(index)
-    rows = _dataset_rows(source, index, units.ravel())
+    rows = _dataset_rows(source, index, units.ravel(), eyes.grid)
     step = _PICTURES_AT_ONCE[eyes.device.partition(":")[0]]
     size = 3 * height * width
 
@@ -152,7 +154,9 @@ def dataset_features(
     return write_features(out, eyes.facts(source.task, paired=units.shape[1] == 2), parts())
 
 
-def _dataset_rows(source: DatasetSource, index: RowIndex, chosen: np.ndarray) -> list[FeatureRow]:
+def _dataset_rows(
+    source: DatasetSource, index: RowIndex, chosen: np.ndarray, grid: tuple[int, int]
+) -> list[FeatureRow]:
     classes: dict[int, int] = {}
     if source.task == "classes":
         found = [row.extra.get("class_id") for row in read_rows(source.path, source.split, check_files=False)]
@@ -163,6 +167,7 @@ def _dataset_rows(source: DatasetSource, index: RowIndex, chosen: np.ndarray) ->
         classes = {row: known[int(str(each))] for row, each in enumerate(found)}
     protocol = get_protocol(source.protocol)
     columns = {name: index.column(name) for name in ("before", "after", "change_type", "scene")}
+    touched = index.change_mask(chosen, grid) if index.has_masks else [None] * len(chosen)
     return [
         FeatureRow(
             before=int(columns["before"][row]),
@@ -171,8 +176,9 @@ def _dataset_rows(source: DatasetSource, index: RowIndex, chosen: np.ndarray) ->
             change_type=int(columns["change_type"][row]),
             scene=int(columns["scene"][row]),
             class_id=classes.get(int(row), -1),
+            changed=None if cells is None else tuple(tuple(np.flatnonzero(side).tolist()) for side in cells),
         )
-        for row in chosen.tolist()
+        for row, cells in zip(chosen.tolist(), touched, strict=True)
     ]
 
 

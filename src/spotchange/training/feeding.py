@@ -19,7 +19,7 @@ from spotchange.data.feature_cache import FACTS
 from spotchange.data.rows import list_splits
 from spotchange.errors import ConfigError
 from spotchange.files import only_one_process
-from spotchange.models.grid_features import GridFeatures
+from spotchange.models.grid import frozen_network
 from spotchange.scenes.arrays import SceneBatch
 from spotchange.scenes.changes import scene_json
 from spotchange.scenes.checker import check
@@ -79,8 +79,8 @@ class Feeding:
         """The same batches with the recipe's augmentation."""
         if not self.recipe.augment.active:
             return source
-        if isinstance(source, FeatureBatches):
-            raise ConfigError("augment changes pictures; features of pictures cannot be augmented")
+        if isinstance(source, FeatureBatches) and self.recipe.augment.repaints:
+            raise ConfigError("augment: features of pictures can be mirrored and turned (symmetries), nothing else")
         return ChangedBatches(source, self._augmentation())
 
     def held_out(self) -> HeldOut | None:
@@ -91,7 +91,7 @@ class Feeding:
         if isinstance(wanted, StreamSource):
             return self._held_out_scenes(wanted)
         if isinstance(wanted, FeatureSource):
-            return None
+            return None if self.recipe.validation.data is None else self._held_out_features(wanted)
         if self.recipe.validation.data is None:
             if "val" not in list_splits(wanted.path):
                 return None
@@ -228,14 +228,24 @@ class Feeding:
             world_size=self.processes,
         )
 
+    def _held_out_features(self, settings: FeatureSource) -> HeldOut:
+        """The first pairs of a feature folder."""
+        validation = self.recipe.validation
+        source = self._features(settings, validation.pairs_per_batch)
+        batches, references = [], []
+        for rows, batch in source.one_pass(validation.pairs, validation.pairs_per_batch):
+            batches.append(self._known_types(batch))
+            references += [list(source.rows[row].captions) for row in rows]
+        return HeldOut(batches=batches, references=references)
+
     def feature_store(self, settings: FeatureSource) -> FeatureStore:
         """The features on disk, if they are of this model's own frozen network."""
-        encoder = getattr(self.start.model, "encoder", None)
-        if not isinstance(encoder, GridFeatures) or not encoder.frozen:
-            raise ConfigError("features from disk need idc-pcl with a frozen resnet (model.vision.freeze_backbone)")
+        network = frozen_network(self.start.model)
+        if network is None:
+            raise ConfigError("features from disk need a frozen resnet (model.vision.freeze_backbone)")
         if settings.scenes is not None:
             self._make_features(settings, settings.scenes)
-        return FeatureStore(settings.path, backbone=encoder.fingerprint(), device=self.device)
+        return FeatureStore(settings.path, backbone=network.fingerprint(), device=self.device)
 
     def _make_features(self, settings: FeatureSource, scenes: int) -> None:
         folder = Path(settings.path)
@@ -274,7 +284,7 @@ class Feeding:
 
         def apply(batch: PairBatch) -> PairBatch:
             batch = batch if words is None else mirror_and_turn(batch, words, grid=grid)
-            return augment(batch, settings, grid=grid)
+            return augment(batch, settings, grid=grid) if settings.repaints else batch
 
         return torch.compile(apply, dynamic=False) if self.recipe.stage.compile else apply
 

@@ -11,6 +11,7 @@ from tokenizers import Tokenizer
 from torch import nn
 
 from spotchange.config.sources import DatasetSource, FeatureSource, MixedSource, StreamSource
+from spotchange.data.feature_cache import read_feature_rows
 from spotchange.data.rows import read_rows
 
 _WORD_TENSORS = ("words.words.weight", "captioner.predict.bias")  # one row a word
@@ -24,6 +25,9 @@ def training_captions(source: StreamSource | DatasetSource | FeatureSource | Mix
     elif isinstance(source, DatasetSource):
         for row in read_rows(source.path, source.split, check_files=False):
             yield from row.captions
+    elif isinstance(source, FeatureSource) and source.scenes is None:
+        for features in read_feature_rows(source.path):
+            yield from features.captions
 
 
 def extended(tokenizer: Tokenizer, captions: Iterable[str], *, least: int = 2) -> Tokenizer:

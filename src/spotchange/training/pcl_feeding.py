@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +15,11 @@ from spotchange.config.objectives import PclPretrainSettings
 from spotchange.config.sources import DatasetSource, FeatureSource, MixedSource, StreamSource
 from spotchange.data.batches import PairBatch
 from spotchange.data.cache import open_cache
+from spotchange.data.feature_cache import FeatureRow, read_feature_rows
 from spotchange.data.negative_table import stored_negatives
 from spotchange.data.negatives import NegativeWriter
 from spotchange.data.pair_reader import PairReader
+from spotchange.data.row import Row
 from spotchange.data.rows import read_rows
 from spotchange.errors import DataError
 from spotchange.files import only_one_process
@@ -85,7 +87,7 @@ def _negatives(
 ) -> Negatives:
     vocabulary = feeding.start.settings.vocabulary
     encode = _Encoder(feeding.start.tokenizer, max_words=feeding.max_words, pad=vocabulary.pad)
-    if isinstance(data, FeatureSource):
+    if isinstance(data, FeatureSource) and not feeding.recipe.augment.symmetries:
         assert isinstance(source, FeatureBatches)
         with only_one_process(Path(data.path) / ".negatives.lock"):
             sentences = stored_negatives(Path(data.path), source.rows, counts)
@@ -97,7 +99,12 @@ def _negatives(
         return WrittenNegatives(NegativeWriter(captions, counts=counts), {}, encode)
     truths: dict[str, list[str]] = {}
     every: list[str] = []
-    for row in read_rows(data.path, data.split, check_files=False):
+    rows: Iterable[Row | FeatureRow] = (
+        read_feature_rows(data.path)  # mirrored captions have other negatives than those stored with the features
+        if isinstance(data, FeatureSource)
+        else read_rows(data.path, data.split, check_files=False)
+    )
+    for row in rows:
         every += row.captions
         for caption in row.captions:
             truths.setdefault(encode.round_trip(caption), []).extend(row.captions)

@@ -72,7 +72,8 @@ def mirror_and_turn(batch: PairBatch, words: PlaceWords, *, grid: tuple[int, int
     across, upright, turned = torch.rand(3, pairs, device=device) < 0.5
     free = ~words.stuck[batch.caption_ids].any(dim=1)
     across, upright = across & free, upright & free
-    square = batch.before.shape[-1] == batch.before.shape[-2] and grid[0] == grid[1]
+    as_cells = batch.before.is_floating_point()  # features of a frozen network: where things stand changes, no more
+    square = grid[0] == grid[1] and (as_cells or batch.before.shape[-1] == batch.before.shape[-2])
     turned = turned & ~words.bound[batch.caption_ids].any(dim=1) & square
 
     def moved(planes: Tensor) -> Tensor:
@@ -82,12 +83,16 @@ def mirror_and_turn(batch: PairBatch, words: PlaceWords, *, grid: tuple[int, int
         planes = torch.where(upright.view(shape), planes.flip(-2), planes)
         return torch.where(turned.view(shape), planes.transpose(-1, -2), planes) if square else planes
 
+    def moved_cells(cells: Tensor) -> Tensor:
+        """(pairs, ..., cells, values)."""
+        return moved(cells.transpose(-1, -2).unflatten(-1, grid)).flatten(-2).transpose(-1, -2)
+
+    moved_picture = moved_cells if as_cells else moved
     ids = torch.where(across[:, None], words.across[batch.caption_ids], batch.caption_ids)
     ids = torch.where(upright[:, None], words.upright[ids], ids)
-    changed = {"before": moved(batch.before), "after": moved(batch.after), "caption_ids": ids}
+    changed = {"before": moved_picture(batch.before), "after": moved_picture(batch.after), "caption_ids": ids}
     if batch.change_mask is not None:
         changed["change_mask"] = moved(batch.change_mask.unflatten(-1, grid)).flatten(-2)
     if batch.patch_attributes is not None:
-        planes = batch.patch_attributes.transpose(-1, -2).unflatten(-1, grid)  # (N, 2, 4, rows, columns)
-        changed["patch_attributes"] = moved(planes).flatten(-2).transpose(-1, -2)
+        changed["patch_attributes"] = moved_cells(batch.patch_attributes)
     return replace(batch, **changed)

@@ -38,7 +38,9 @@ class Objective(nn.Module, ABC):
         self.register_buffer("_shift", (-torch.tensor(mean) / torch.tensor(std)).view(1, 3, 1, 1), persistent=False)
 
     def normalise(self, pictures: Tensor) -> Tensor:
-        """Bytes to what the model reads."""
+        """Bytes to what the model reads; features of a frozen network are read as they are, in full precision."""
+        if pictures.is_floating_point():
+            return pictures.to(self._scale.dtype)
         return pictures.to(self._scale.dtype) * self._scale + self._shift
 
     def encode(self, before: Tensor, after: Tensor) -> VisualState:
