@@ -271,12 +271,16 @@ class Feeding:
         return replace(batch, change_type=torch.where(known, batch.change_type, -1))
 
     def _translation(self) -> Callable[[PairBatch], PairBatch] | None:
-        """Scene words into the model's, unless they are the same and all fit."""
+        words = self.scene_words()
+        return None if words is None else words.translate
+
+    def scene_words(self) -> WordTable | None:
+        """Scene words into the model's; None where they are the same and all fit."""
         vocabulary = self.start.settings.vocabulary
         same = vocabulary.size == len(TOKENS) and self.start.tokenizer.id_to_token(len(TOKENS) - 1) == TOKENS[-1]
         if same and self.max_words >= MAX_WORDS:
             return None
-        return WordTable(self.start.tokenizer, vocabulary, context=self.max_words).translate
+        return WordTable(self.start.tokenizer, vocabulary, context=self.max_words)
 
     def _augmentation(self) -> Callable[[PairBatch], PairBatch]:
         settings, grid = self.recipe.augment, self.grid

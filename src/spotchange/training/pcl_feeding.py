@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,12 +24,15 @@ from spotchange.data.row import Row
 from spotchange.data.rows import read_rows
 from spotchange.errors import DataError
 from spotchange.files import only_one_process
-from spotchange.scenes.stream import world_seed
+from spotchange.scenes.phrases import MAX_WORDS
+from spotchange.scenes.stream import PLAIN_CHOICES, plainest, world_seed
 from spotchange.scenes.world import World
 from spotchange.scenes.writer import captions_text, write_captions
 from spotchange.training.feature_batches import ClassBatches, FeatureBatches, encode_captions
+from spotchange.training.scene_negatives import SceneNegatives
 from spotchange.training.sources import BatchSource, MixedBatches
 from spotchange.training.task_batches import TaskBatches
+from spotchange.training.words import WordTable
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -93,10 +97,7 @@ def _negatives(
             sentences = stored_negatives(Path(data.path), source.rows, counts)
         return StoredNegatives(source, sentences, encode)
     if isinstance(data, StreamSource):
-        world = World(data.scene_settings(), seed=world_seed(feeding.recipe.seed), device=feeding.device_name)
-        scenes = world.scenes(np.arange(_SCENES_TO_RETRIEVE_FROM))
-        captions = captions_text(write_captions(scenes, seed=world.seed, per_pair=_CAPTIONS_EACH))
-        return WrittenNegatives(NegativeWriter(captions, counts=counts), {}, encode)
+        return _negatives_of_scenes(feeding, data, counts, encode)
     truths: dict[str, list[str]] = {}
     every: list[str] = []
     rows: Iterable[Row | FeatureRow] = (
@@ -109,6 +110,25 @@ def _negatives(
         for caption in row.captions:
             truths.setdefault(encode.round_trip(caption), []).extend(row.captions)
     return WrittenNegatives(NegativeWriter(every, counts=counts), truths, encode)
+
+
+def _negatives_of_scenes(
+    feeding: Feeding, data: StreamSource, counts: tuple[int, int, int], encode: _Encoder
+) -> Negatives:
+    """On the device where the model's tokenizer takes scene words whole, as nearly all do; else in writing."""
+    world = World(data.scene_settings(), seed=world_seed(feeding.recipe.seed), device=feeding.device_name)
+    scenes = world.scenes(np.arange(_SCENES_TO_RETRIEVE_FROM))
+    plain = data.sentences == "plain"
+    captions = torch.as_tensor(
+        write_captions(scenes, seed=world.seed, per_pair=PLAIN_CHOICES if plain else _CAPTIONS_EACH)
+    ).to(feeding.device)
+    captions = plainest(captions) if plain else captions
+    captions = captions.flatten(0, -2).long()
+    words = feeding.scene_words()
+    if feeding.max_words >= MAX_WORDS and (words is None or words.whole):
+        made = SceneNegatives(captions, counts=counts)
+        return made if words is None else TranslatedNegatives(made, words)
+    return WrittenNegatives(NegativeWriter(captions_text(captions.cpu().numpy()), counts=counts), {}, encode)
 
 
 class _Encoder:
@@ -146,6 +166,21 @@ class StoredNegatives:
         """Of the captions in the batch that the source gave last."""
         assert self._source.last_captions is not None
         return self._ids[self._source.last_captions], self._mask[self._source.last_captions]
+
+
+class TranslatedNegatives:
+    """Negatives made in scene words for a model that has others."""
+
+    def __init__(self, made: SceneNegatives, words: WordTable) -> None:
+        self._made, self._words = made, words
+
+    def __call__(self, batch: PairBatch) -> tuple[Tensor, Tensor]:
+        """For every caption of the batch."""
+        scene_ids = self._words.scene_ids_of(batch.caption_ids, batch.caption_mask)
+        ids, mask = self._made(replace(batch, caption_ids=scene_ids))
+        shape = ids.shape[:2]
+        ids, mask = self._words.pieces_of(ids.flatten(0, 1), mask.flatten(0, 1))
+        return ids.unflatten(0, shape), mask.unflatten(0, shape)
 
 
 class WrittenNegatives:

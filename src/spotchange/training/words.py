@@ -10,7 +10,7 @@ from torch import Tensor
 
 from spotchange.config.model import VocabularySettings
 from spotchange.data.batches import PairBatch
-from spotchange.scenes.vocabulary import BOS_ID, EOS_ID, SPECIAL_TOKENS, TOKENS
+from spotchange.scenes.vocabulary import BOS_ID, EOS_ID, PAD_ID, SPECIAL_TOKENS, TOKENS, UNK_ID
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -50,6 +50,18 @@ class WordTable:
         cut = torch.cat([cut[:, :-1], torch.where(too_long, end, cut[:, -1:])], dim=1)
         kept = cut != _EMPTY
         return torch.where(kept, cut, self.pad), kept
+
+    @property
+    def whole(self) -> bool:
+        """Whether the other tokenizer writes every word as one piece."""
+        return self._table.shape[1] == 1
+
+    def scene_ids_of(self, ids: Tensor, mask: Tensor) -> Tensor:
+        """The way back, where words stay `whole`: ids of scene words, padded with theirs."""
+        back = torch.full((int(self._table.max()) + 1,), UNK_ID, device=ids.device)
+        known = (self._table[:, 0] != _EMPTY).nonzero()[:, 0].to(ids.device)
+        back[self._table[:, 0].to(ids.device)[known]] = known
+        return torch.where(mask, back[ids.clamp(max=len(back) - 1)], PAD_ID)
 
     @staticmethod
     def _pieces(tokenizer: Tokenizer, vocabulary: VocabularySettings, index: int, word: str) -> list[int]:
