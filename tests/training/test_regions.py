@@ -7,9 +7,10 @@ import torch
 from torch._dynamo.testing import CompileCounter
 
 from spotchange.config.model import ModelSettings
-from spotchange.config.objectives import CaptionSettings
+from spotchange.config.objectives import CaptionSettings, PclPretrainSettings
 from spotchange.models.build import build_model
 from spotchange.training.objectives.caption import CaptionObjective
+from spotchange.training.objectives.pcl_pretrain import PclPretrainObjective
 from spotchange.training.regions import compile_regions
 
 # Torch's own compiler looks at gradients of inner tensors, and silences that in a way pytest does not notice.
@@ -50,6 +51,27 @@ def test_gradients_are_the_same(objective: CaptionObjective, make_batch) -> None
     for name, value in objective.named_parameters():
         if name in plain:
             torch.testing.assert_close(value.grad, plain[name], rtol=1e-4, atol=1e-6)
+
+
+def test_a_frozen_resnet_is_compiled_by_stages() -> None:
+    torch.compiler.reset()
+    torch.manual_seed(0)
+    settings = ModelSettings.from_mapping(
+        {
+            "preset": "idc-pcl-resnet50",
+            "vision": {"image_size": [64, 96], "resnet_depths": [1, 2, 1, 1], "resnet_channels": [8, 8, 8, 16]},
+            "text": {"width": 16},
+            "captioner": {"width": 16, "heads": 2, "decoder_layers": 1},
+        },
+        source="test",
+    )
+    objective = PclPretrainObjective(build_model(settings), PclPretrainSettings(kind="pcl-pretrain"), **HALF).train()
+    pictures = torch.randint(256, (4, 3, 64, 96), dtype=torch.uint8)
+    expected = objective.see(pictures, pictures, shared_before=True)
+    counter = CompileCounter()
+    compile_regions(objective, backend=counter)  # type: ignore[arg-type]
+    torch.testing.assert_close(objective.see(pictures, pictures, shared_before=True), expected)
+    assert counter.frame_count == 6  # normalisation, the first convolution, four stages
 
 
 def test_other_shapes_run_uncompiled_under_the_eager_stance(objective: CaptionObjective, make_batch) -> None:

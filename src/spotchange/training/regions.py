@@ -1,7 +1,8 @@
 """Compilation by regions: each kind of repeated block once, in seconds, where a whole graph takes a minute.
 
 Blocks of one kind and shape share their compiled code, since weights are inputs of it. What lies between the regions
-(joins, two norms, the products with the vocabulary) runs as it is.
+(joins, two norms, the products with the vocabulary) runs as it is. A frozen ResNet is compiled stage by stage, which
+joins its norms and activations: single operations write every plane out three times.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
+from spotchange.models.grid import GridNetwork
 from spotchange.models.layers import PostNormBlock, PreNormBlock
 from spotchange.models.patches import ClipPatches, ConvPatches
 from spotchange.training.objectives.base import Objective
@@ -24,4 +26,7 @@ def compile_regions(objective: Objective, *, backend: str = "inductor") -> None:
         if isinstance(module, REGIONS):
             # `forward`, not the module: code is kept by function, and the kinds must not crowd each other out.
             module.forward = torch.compile(module.forward, dynamic=False, backend=backend)
+        elif isinstance(module, GridNetwork) and module.frozen:
+            for stage in (module.network.embedder, *module.network.encoder.stages):
+                stage.forward = torch.compile(stage.forward, dynamic=False, backend=backend)
     objective.normalise = torch.compile(objective.normalise, dynamic=False, backend=backend)  # type: ignore[method-assign]
