@@ -2,6 +2,7 @@
 
 python benchmarks/pcl_speed.py                  # ResNet-50, tasks 8 : 1 : 2, bf16, blocks compiled
 python benchmarks/pcl_speed.py --only features  # half a minute; the stream's kernels alone take longer to compile
+python benchmarks/pcl_speed.py --only negatives --device cpu  # what a step of FDA on the stream waits for
 
 Weights and features are random, which cost the same as others. Every line is printed as soon as it is known.
 """
@@ -23,12 +24,22 @@ import numpy as np
 import torch
 
 from spotchange.config.base import apply_override
+from spotchange.config.sources import StreamSource
 from spotchange.config.training import Recipe
+from spotchange.data.batches import PairBatch
 from spotchange.data.feature_cache import FeatureRow, write_features
+from spotchange.data.negatives import NegativeWriter
 from spotchange.scenes.arrays import COLORS, MATERIALS, SHAPES, SIZES
+from spotchange.scenes.changes import answers, as_tensors
+from spotchange.scenes.vocabulary import PAD_ID
+from spotchange.scenes.world import World
+from spotchange.scenes.writer import captions_text, write_captions
 from spotchange.training.features import Eyes
+from spotchange.training.feeding import Feeding
+from spotchange.training.pcl_feeding import CaptionCoder, Negatives, WrittenNegatives, scene_captions
 from spotchange.training.randomness import seed_everything
 from spotchange.training.run import prepare
+from spotchange.training.scene_negatives import SceneNegatives
 from spotchange.training.start import start_model
 
 BASE: dict[str, Any] = {
@@ -47,6 +58,7 @@ BASE: dict[str, Any] = {
 
 
 TASKS = ("mlm", "mvcl", "fda")
+COUNTS = (2, 2, 2)
 EVENTS = ("appeared", "disappeared", "moved", *(f"turned {color}" for color in COLORS))
 PICTURES_AT_ONCE = 256
 
@@ -110,6 +122,47 @@ def measure(recipe: Recipe, *, seconds: float, device: str) -> dict[str, Any]:
     }
 
 
+def measure_negatives(recipe: Recipe, *, device: str) -> dict[str, Any]:
+    """A batch's hard negatives in ids, and as the writer for any set of captions makes them; captions all new."""
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    feeding = Feeding(recipe=recipe, start=start_model(recipe), device=torch.device(device))
+    assert isinstance(recipe.data, StreamSource)
+    world = World(recipe.data.scene_settings(), seed=1, device=feeding.device_name)
+    pairs, table = recipe.stage.pairs_per_step, scene_captions(feeding, recipe.data)
+    encode = CaptionCoder(feeding.start.tokenizer, max_words=feeding.max_words, pad=0)
+    ways: dict[str, Negatives] = {
+        "ids": SceneNegatives(table, counts=COUNTS),
+        "written": WrittenNegatives(NegativeWriter(captions_text(table), counts=COUNTS), {}, encode),
+    }
+    batches = [_captions_alone(world, first, pairs) for first in range(0, 2 * pairs, pairs // 2)]
+    found = {}
+    for name, write in ways.items():
+        write(batches[0])
+        began = time.perf_counter()
+        for batch in batches[1:]:
+            ids, _ = write(batch)
+        ids.sum().item()  # waits for the device
+        found[f"{name}_ms_a_batch"] = round(1e3 * (time.perf_counter() - began) / (len(batches) - 1), 2)
+    return found
+
+
+def _captions_alone(world: World, first: int, pairs: int) -> PairBatch:
+    """A batch of the stream without its pictures."""
+    scenes = world.scenes(np.arange(first, first + pairs // 2))
+    ids = torch.as_tensor(write_captions(scenes, seed=world.seed, per_pair=1)).flatten(0, -2).long()
+    told, change = answers(as_tensors(scenes)), as_tensors(scenes).change.long()
+    return PairBatch(
+        before=ids,
+        after=ids,
+        caption_ids=ids,
+        caption_mask=ids != PAD_ID,
+        change_type=torch.stack([change, torch.zeros_like(change)], 1).flatten(),
+        scene_id=torch.arange(pairs),
+        answer=torch.stack([told, torch.full_like(told, -1)], 1).flatten(0, 1),
+    )
+
+
 def main() -> None:
     """Print one JSON line a measurement."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -118,13 +171,14 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--set", action="append", default=[], help="KEY=VALUE on top of the recipe")
-    parser.add_argument("--only", choices=["features", "stream"])
+    parser.add_argument("--only", choices=["features", "stream", "negatives"])
     arguments = parser.parse_args()
     where = torch.cuda.get_device_name() if torch.cuda.is_available() else platform.processor() or "CPU"
     with tempfile.TemporaryDirectory() as folder:
         sources = {
             "features": {"kind": "features", "path": f"{folder}/features"},
             "stream": {"kind": "stream"},
+            "negatives": {"kind": "stream"},
         }
         for name, data in sources.items():
             if arguments.only not in (None, name):
@@ -135,7 +189,13 @@ def main() -> None:
             recipe = Recipe.from_mapping(values, source="pcl_speed")
             if name == "features":
                 write_random_features(Path(folder) / "features", recipe, arguments.scenes)
-            found = measure(recipe, seconds=arguments.seconds, device=arguments.device)
+            if name == "negatives":
+                device = {"auto": "cuda" if torch.cuda.is_available() else "cpu"}.get(
+                    arguments.device, arguments.device
+                )
+                found = measure_negatives(recipe, device=device)
+            else:
+                found = measure(recipe, seconds=arguments.seconds, device=arguments.device)
             print(
                 json.dumps({"measured": name, "pairs_per_step": arguments.pairs, **found, "where": where}), flush=True
             )

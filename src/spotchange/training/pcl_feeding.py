@@ -90,7 +90,7 @@ def _negatives(
     counts: tuple[int, int, int],
 ) -> Negatives:
     vocabulary = feeding.start.settings.vocabulary
-    encode = _Encoder(feeding.start.tokenizer, max_words=feeding.max_words, pad=vocabulary.pad)
+    encode = CaptionCoder(feeding.start.tokenizer, max_words=feeding.max_words, pad=vocabulary.pad)
     if isinstance(data, FeatureSource) and not feeding.recipe.augment.symmetries:
         assert isinstance(source, FeatureBatches)
         with only_one_process(Path(data.path) / ".negatives.lock"):
@@ -113,25 +113,28 @@ def _negatives(
 
 
 def _negatives_of_scenes(
-    feeding: Feeding, data: StreamSource, counts: tuple[int, int, int], encode: _Encoder
+    feeding: Feeding, data: StreamSource, counts: tuple[int, int, int], encode: CaptionCoder
 ) -> Negatives:
     """On the device where the model's tokenizer takes scene words whole, as nearly all do; else in writing."""
-    world = World(data.scene_settings(), seed=world_seed(feeding.recipe.seed), device=feeding.device_name)
-    scenes = world.scenes(np.arange(_SCENES_TO_RETRIEVE_FROM))
-    plain = data.sentences == "plain"
-    captions = torch.as_tensor(
-        write_captions(scenes, seed=world.seed, per_pair=PLAIN_CHOICES if plain else _CAPTIONS_EACH)
-    ).to(feeding.device)
-    captions = plainest(captions) if plain else captions
-    captions = captions.flatten(0, -2).long()
+    captions = scene_captions(feeding, data)
     words = feeding.scene_words()
     if feeding.max_words >= MAX_WORDS and (words is None or words.whole):
         made = SceneNegatives(captions, counts=counts)
         return made if words is None else TranslatedNegatives(made, words)
-    return WrittenNegatives(NegativeWriter(captions_text(captions.cpu().numpy()), counts=counts), {}, encode)
+    return WrittenNegatives(NegativeWriter(captions_text(captions), counts=counts), {}, encode)
 
 
-class _Encoder:
+def scene_captions(feeding: Feeding, data: StreamSource) -> Tensor:
+    """Sentences to retrieve from, as ids of scene words on the device: those of the stream's first scenes."""
+    world = World(data.scene_settings(), seed=world_seed(feeding.recipe.seed), device=feeding.device_name)
+    scenes = world.scenes(np.arange(_SCENES_TO_RETRIEVE_FROM))
+    plain = data.sentences == "plain"
+    drawn = write_captions(scenes, seed=world.seed, per_pair=PLAIN_CHOICES if plain else _CAPTIONS_EACH)
+    captions = torch.as_tensor(drawn).to(feeding.device)
+    return (plainest(captions) if plain else captions).flatten(0, -2).long()
+
+
+class CaptionCoder:
     """Sentences to ids and back, by the model's tokenizer."""
 
     def __init__(self, tokenizer: Tokenizer, *, max_words: int, pad: int) -> None:
@@ -154,7 +157,7 @@ class _Encoder:
 class StoredNegatives:
     """All negatives of a feature folder's captions, on the device."""
 
-    def __init__(self, source: FeatureBatches, sentences: list[list[str]], encode: _Encoder) -> None:
+    def __init__(self, source: FeatureBatches, sentences: list[list[str]], encode: CaptionCoder) -> None:
         self._source = source
         count = len(sentences[0])
         ids, mask = encode.ids([sentence for each in sentences for sentence in each])
@@ -186,7 +189,7 @@ class TranslatedNegatives:
 class WrittenNegatives:
     """Negatives written as captions come by, and remembered."""
 
-    def __init__(self, writer: NegativeWriter, truths: dict[str, list[str]], encode: _Encoder) -> None:
+    def __init__(self, writer: NegativeWriter, truths: dict[str, list[str]], encode: CaptionCoder) -> None:
         self._writer, self._truths, self._encode = writer, truths, encode
         self._known: dict[str, tuple[Tensor, Tensor]] = {}
 

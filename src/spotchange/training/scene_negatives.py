@@ -109,7 +109,10 @@ class _Words:
         self.noun = torch.tensor([word in SHAPE_WORDS or word in ANY_OBJECT for word in TOKENS], device=used.device)
         alike = (self.kind[:, None] == self.kind) & (self.value[:, None] != self.value)
         # Only words that true sentences use: another would give a negative away.
-        self.others = alike & (self.kind >= 0) & used  # (word, what may stand in its place)
+        alike &= (self.kind >= 0) & used
+        self.choices = alike.sum(1)
+        most = max(1, int(self.choices.max()))
+        self.others = alike.int().argsort(dim=1, descending=True)[:, :most]  # what may stand in a word's place, first
         self.opposite = torch.arange(len(TOKENS), device=used.device)
         appeared, disappeared = TOKEN_IDS["appeared"], TOKEN_IDS["disappeared"]
         self.opposite[[appeared, disappeared]] = self.opposite[[disappeared, appeared]]
@@ -134,18 +137,19 @@ class _Reading:
 
     def replaced(self, count: int) -> tuple[Tensor, Tensor]:
         """One attribute of the changed object, or its new value, is another; perhaps further words as well."""
-        options = self.words.others[self.ids]  # (pairs, words, vocabulary)
-        sure = options & (self.subject | self.new_value)[..., None]
+        choices, most = self.words.choices[self.ids], self.words.others.shape[1]  # (pairs, words)
+        sure = torch.arange(most, device=choices.device) < choices[..., None]
+        sure &= (self.subject | self.new_value)[..., None]
         # Racing exponentials: every place is as likely as any other, whatever its number of words; none comes twice.
-        race = -torch.rand(options.shape, device=options.device).log() * options.sum(-1, keepdim=True)
-        race = race.masked_fill(~sure, torch.inf)
-        times, chosen = race.flatten(1).topk(count, dim=1, largest=False)
-        place, word = chosen // len(TOKENS), chosen % len(TOKENS)
-        shape = (len(options), count, *options.shape[1:])
-        other = torch.rand(shape, device=options.device).masked_fill(~options[:, None], -1.0).argmax(-1)
-        also = (torch.rand(other.shape, device=other.device) < _ALSO_REPLACED) & options.any(-1)[:, None]
-        sentences = torch.where(also, other, self.ids[:, None])
-        return sentences.scatter(2, place[..., None], word[..., None]), times.isfinite()
+        race = -torch.rand(sure.shape, device=sure.device).log() * choices[..., None]
+        times, chosen = race.masked_fill(~sure, torch.inf).flatten(1).topk(count, dim=1, largest=False)
+        place, which = chosen // most, chosen % most
+        word = self.words.others[self.ids.gather(1, place), which]
+        before = self.ids[:, None].expand(-1, count, -1)
+        drawn = torch.rand(before.shape, device=before.device)
+        other = self.words.others[before, (drawn * choices[:, None]).long()]
+        also = (torch.rand(before.shape, device=before.device) < _ALSO_REPLACED) & (choices > 0)[:, None]
+        return torch.where(also, other, before).scatter(2, place[..., None], word[..., None]), times.isfinite()
 
     def confused(self) -> tuple[Tensor, Tensor]:
         """Both objects exchanged; old and new value exchanged; the opposite event."""
