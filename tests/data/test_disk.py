@@ -296,3 +296,16 @@ def test_too_little_room_is_said_before_anything_is_written(make_set, monkeypatc
     monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": 10})())
     with pytest.raises(DataError, match="GB are free"):
         open_cache(make_set(scenes=1), "train", height=8, width=8)
+
+
+def test_pictures_kept_on_the_device_are_read_once(make_set, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = make_set(scenes=5)
+    from_disk = open_source(folder, seed=3)
+    expected = [from_disk.next_batch() for _ in range(4)]
+    monkeypatch.setattr("spotchange.data.disk.fits_on", lambda device, size: True)
+    monkeypatch.setattr("spotchange.data.pair_reader._PICTURES_AT_ONCE", 4)
+    kept = open_source(folder, seed=3, workers=2)
+    (pictures,) = folder.rglob("pictures.bin")
+    pictures.write_bytes(bytes(pictures.stat().st_size))
+    assert all(same(kept.next_batch(), batch) for batch in expected)
+    kept.close()

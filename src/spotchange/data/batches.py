@@ -5,7 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+import torch
 from torch import Tensor
+
+_SHARE_OF_GPU = 0.5  # of its free memory that training data may take; larger sets stay on disk and are read as needed
+
+
+def fits_on(device: torch.device, size: int) -> bool:
+    """Whether so many bytes of training data leave enough of a GPU's memory to train in."""
+    return device.type == "cuda" and size < _SHARE_OF_GPU * torch.cuda.mem_get_info(device)[0]
 
 
 @dataclass(frozen=True, kw_only=True)

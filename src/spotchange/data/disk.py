@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from spotchange.data.batches import PairBatch
+from spotchange.data.batches import PairBatch, fits_on
 from spotchange.data.cache import open_cache
 from spotchange.data.index import Numbers
 from spotchange.data.pair_reader import PairReader
@@ -98,6 +98,8 @@ class DiskSource:
             raise ConfigError(f"a batch of {batch} pairs does not hold change and distractor pairs in equal number")
         if not 0 <= rank < world_size:
             raise ConfigError(f"rank {rank} is not one of {world_size}")
+        if shuffle and fits_on(self._device, self._reader.picture_bytes):  # many epochs lie ahead
+            self._reader.keep_pictures_on(self._device)
         self._units_per_batch = batch // self.units.shape[1]
         self._rank, self._world_size, self._seed, self._shuffle = rank, world_size, seed, shuffle
         self._plans: dict[int, tuple[Numbers, Numbers]] = {}

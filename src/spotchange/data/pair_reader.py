@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,8 @@ from spotchange.scenes.arrays import CHANGE_TYPES
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
+
+_PICTURES_AT_ONCE = 512
 
 
 class PairReader:
@@ -34,6 +37,7 @@ class PairReader:
     ) -> None:
         self._index = RowIndex(folder)
         self._pictures = FlatFile(folder / "pictures.bin")
+        self._kept: torch.Tensor | None = None
         self._captions = _Captions(tokenizer, max_words)
         self._grid = grid if self._index.has_masks else None
         self._protocol = get_protocol(protocol)
@@ -44,6 +48,19 @@ class PairReader:
     def __len__(self) -> int:
         """Rows in the index, usable or not."""
         return len(self._index)
+
+    @property
+    def picture_bytes(self) -> int:
+        """Size of all decoded pictures."""
+        return len(self._pictures)
+
+    def keep_pictures_on(self, device: torch.device) -> None:
+        """Read every picture once; from then on batches are gathered on the device."""
+        shape = (3, self._index.height, self._index.width)
+        kept = torch.empty(self.picture_bytes // math.prod(shape), *shape, dtype=torch.uint8, device=device)
+        for numbers in np.array_split(np.arange(len(kept)), -(-len(kept) // _PICTURES_AT_ONCE)):
+            kept[int(numbers[0]) : int(numbers[-1]) + 1] = self._read_pictures(numbers).to(device)
+        self._kept = kept
 
     def references(self, row: int) -> list[str]:
         """What a prediction for a row is scored against, as the protocol says."""
@@ -67,6 +84,8 @@ class PairReader:
         )
 
     def _read_pictures(self, numbers: Numbers) -> torch.Tensor:
+        if self._kept is not None:
+            return self._kept[torch.from_numpy(numbers).to(self._kept.device)]
         shape = (len(numbers), 3, self._index.height, self._index.width)
         pictures = torch.empty(shape, dtype=torch.uint8, pin_memory=self._pin_memory)
         for target, number in zip(pictures.numpy(), numbers, strict=True):

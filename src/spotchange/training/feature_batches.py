@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from spotchange.data.batches import PairBatch
+from spotchange.data.batches import PairBatch, fits_on
 from spotchange.data.feature_cache import FEATURES, FeatureFacts, FeatureRow, read_facts, read_feature_rows
 from spotchange.data.index import Numbers
 from spotchange.errors import ConfigError, DataError
@@ -20,12 +20,6 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 _CAPTIONS_AT_ONCE = 20_000
-_SHARE_OF_GPU = 0.5  # of its free memory that features may take; larger sets stay on disk and are read as needed
-
-
-def fits_on(device: torch.device, size: int) -> bool:
-    """Whether so many bytes of training data leave enough of a GPU's memory to train in."""
-    return device.type == "cuda" and size < _SHARE_OF_GPU * torch.cuda.mem_get_info(device)[0]
 
 
 class FeatureStore:

@@ -16,11 +16,11 @@ import torch
 from torch import Tensor
 
 from spotchange.config.sources import StreamSource
-from spotchange.data.batches import PairBatch
+from spotchange.data.batches import PairBatch, fits_on
 from spotchange.errors import ConfigError
 from spotchange.files import atomic_path, only_one_process
 from spotchange.scenes.stream import SceneStream
-from spotchange.training.feature_batches import Turns, fits_on
+from spotchange.training.feature_batches import Turns
 
 KEPT_SEED = 42  # whatever a run's own seed is: all runs share the scenes
 RENDERED_AT_ONCE = {"cpu": 8, "cuda": 512}  # scenes
