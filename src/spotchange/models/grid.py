@@ -108,6 +108,7 @@ def resnet(
 def _pretrained(source: str, config: Any) -> Any:
     """Weights from a folder or the hub, all of them, or an error that says what is missing."""
     transformers = import_transformers()
+    transformers.utils.logging.disable_progress_bar()  # a hundred tensors take no time worth watching
     try:
         network, report = transformers.ResNetBackbone.from_pretrained(
             source, config=config, dtype=torch.float32, output_loading_info=True

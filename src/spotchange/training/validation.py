@@ -11,6 +11,7 @@ from torch import Tensor
 from spotchange.data.batches import PairBatch
 from spotchange.metrics import Scorer
 from spotchange.models.interface import DecodingOptions
+from spotchange.scenes.reading import says_no_change
 from spotchange.training.objectives.base import Objective
 
 SHOWN = ("BLEU-4", "ROUGE-L", "CIDEr-D")
@@ -105,9 +106,18 @@ class Validator:
             results["type_accuracy"] = float(torch.cat(kinds_right).float().mean())
         if changed_right:
             results["changed_accuracy"] = float(torch.cat(changed_right).float().mean())
+        kinds_told = torch.cat([batch.change_type for batch in self.held_out.batches]).tolist()
+        said = [
+            says_no_change(text) == (kind == 0) for text, kind in zip(captions, kinds_told, strict=True) if kind >= 0
+        ]
+        if said:
+            results["said_accuracy"] = sum(said) / len(said)
         if self.held_out.check is not None:
             true = self.held_out.check(captions)
             results["fact_accuracy"] = sum(true) / len(true)
+            # Apart, because whoever always says "no change" has half of all facts right and none of these.
+            of_changes = [right for right, kind in zip(true, kinds_told, strict=True) if kind != 0]
+            results["change_facts"] = sum(of_changes) / max(1, len(of_changes))
         return results
 
 
