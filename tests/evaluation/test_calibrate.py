@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -60,6 +61,9 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     assert again is not None
     np.testing.assert_allclose(again.scores(outputs().features), familiarity.scores(outputs().features), rtol=1e-3)
     assert json.loads((tmp_path / "calibration.json").read_text())["reports"]["made/val"]["pairs"] == 2000
+    drawn = ElementTree.fromstring((tmp_path / "reliability.svg").read_text())
+    bins = report(outputs(), calibration, familiarity)["reliability"]
+    assert len([each for each in drawn if each.tag.endswith("circle")]) == len(bins)
 
 
 def test_a_folder_without_calibration_is_neutral_and_a_damaged_one_is_refused(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ def test_recipes_that_build_on_another_name_the_folder_it_writes(name: str) -> N
     start = Recipe.from_yaml(FOLDER / name).stage.start_from
     if start is None or not start.startswith("out/"):
         return
-    earlier = start.removeprefix("out/").removesuffix("/best")
+    earlier = start.removeprefix("out/").removesuffix("/best").removesuffix("/last")
     assert f"{earlier}.yaml" in RECIPES
 
 

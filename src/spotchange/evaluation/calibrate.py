@@ -21,6 +21,7 @@ from spotchange.captioner import Captioner
 from spotchange.captioner.calibration import CALIBRATION_FILE, Calibration, Familiarity, expected_calibration_error
 from spotchange.data.rows import Row
 from spotchange.errors import ModelError
+from spotchange.evaluation.charts import reliability
 from spotchange.evaluation.facts import FACTS, fact_values, read_scenes
 from spotchange.files import write_text
 from spotchange.images import read_pair
@@ -28,6 +29,7 @@ from spotchange.models.interface import DecodingOptions
 
 FALSE_ALARMS = 0.005  # share of known pairs that may be called unfamiliar
 RELATION_WORDS = ("that", "left", "right", "behind", "on", "front")
+RELIABILITY_FILE = "reliability.svg"
 PENALTIES = (0.0, 0.5, 1.0, 2.0)
 BEAMS = 3
 
@@ -123,10 +125,12 @@ def report(outputs: Outputs, calibration: Calibration, familiarity: Familiarity)
 
 
 def write(folder: Path, calibration: Calibration, familiarity: Familiarity, reports: dict[str, Any]) -> None:
-    """Put both files beside the weights."""
+    """Put the numbers and their picture beside the weights."""
     values = calibration.model_dump() | {"reports": reports}
     familiarity.save(folder)
     write_text(folder / CALIBRATION_FILE, json.dumps(values, indent=2) + "\n")
+    drawn = {name: each["reliability"] for name, each in reports.items() if "reliability" in each}
+    write_text(folder / RELIABILITY_FILE, reliability(drawn) + "\n")
 
 
 def _best_penalty(outputs: Outputs) -> float:

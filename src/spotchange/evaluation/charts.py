@@ -1,4 +1,4 @@
-"""Small drawings for the report, as SVG text: bars side by side, a histogram, a confusion table."""
+"""Small drawings for reports, as SVG text: bars side by side, a histogram, reliability, a confusion table."""
 
 from __future__ import annotations
 
@@ -60,6 +60,29 @@ def histogram(values: Sequence[float], *, bins: int, top: float, unit: str, colo
     parts.append(_text(_LEFT + 4 + bins * step, _TOP + _PLOT_HEIGHT + 15, f"{top:g}"))
     parts.append(_text(_LEFT + bins * step / 2, _TOP + _PLOT_HEIGHT + 34, unit))
     return _svg(width, parts)
+
+
+def reliability(series: Mapping[str, Sequence[Mapping[str, float]]]) -> str:
+    """How often pairs of a score really changed; points on the dashed line are rightly sure. Larger points, more pairs.
+
+    Args:
+        series: by name, bins with their mean `score`, the share `changed` and how many `pairs`.
+    """
+    side = 300
+    width = _LEFT + side + 20
+    ends = f'x1="{_LEFT}" y1="{_y(0):.1f}" x2="{_LEFT + side}" y2="{_y(1):.1f}"'
+    parts = [_axis(1.0, width, "share that changed"), f'<line {ends} stroke="#9aa3ad" stroke-dasharray="4 4"/>']
+    for number, (name, bins) in enumerate(series.items()):
+        for each in bins:
+            x, y = _LEFT + side * each["score"], _y(each["changed"])
+            label = f"{name}: score {each['score']:.3f}, changed {each['changed']:.3f}, {each['pairs']:g} pairs"
+            parts.append(
+                f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{2 + 2 * np.log10(each["pairs"]):.1f}" fill-opacity="0.7" '
+                f'fill="{COLORS[number % len(COLORS)]}"><title>{escape(label)}</title></circle>'
+            )
+    for step in range(5):
+        parts.append(_text(_LEFT + side * step / 4, _TOP + _PLOT_HEIGHT + 15, f"{step / 4:g}"))
+    return _svg(width, parts + _legend(list(series)))
 
 
 def confusion_table(confusion: Mapping[str, Mapping[str, int]]) -> str:
@@ -127,6 +150,6 @@ def _legend(names: Sequence[str]) -> list[str]:
 def _svg(width: float, parts: Sequence[str]) -> str:
     height = _TOP + _PLOT_HEIGHT + _BOTTOM
     return (
-        f'<svg viewBox="0 0 {width:.0f} {height}" width="{width:.0f}" height="{height}" role="img" '
-        f'font-family="inherit" fill="#1c2733">{"".join(parts)}</svg>'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height}" width="{width:.0f}" '
+        f'height="{height}" role="img" font-family="inherit" fill="#1c2733">{"".join(parts)}</svg>'
     )
