@@ -30,6 +30,8 @@ class WordTable:
         pieces = [self._pieces(tokenizer, vocabulary, index, word) for index, word in enumerate(TOKENS)]
         longest = max(map(len, pieces))
         self._table = torch.tensor([row + [_EMPTY] * (longest - len(row)) for row in pieces])
+        self._back = torch.full((vocabulary.size,), UNK_ID)
+        self._back[[row[0] for row in pieces if row]] = torch.tensor([word for word, row in enumerate(pieces) if row])
 
     def translate(self, batch: PairBatch) -> PairBatch:
         """The same batch with ids and mask of the other tokenizer; what is too long for it is cut, end token kept."""
@@ -58,10 +60,8 @@ class WordTable:
 
     def scene_ids_of(self, ids: Tensor, mask: Tensor) -> Tensor:
         """The way back, where words stay `whole`: ids of scene words, padded with theirs."""
-        back = torch.full((int(self._table.max()) + 1,), UNK_ID, device=ids.device)
-        known = (self._table[:, 0] != _EMPTY).nonzero()[:, 0].to(ids.device)
-        back[self._table[:, 0].to(ids.device)[known]] = known
-        return torch.where(mask, back[ids.clamp(max=len(back) - 1)], PAD_ID)
+        self._back = self._back.to(ids.device)  # moves once
+        return torch.where(mask, self._back[ids], PAD_ID)
 
     @staticmethod
     def _pieces(tokenizer: Tokenizer, vocabulary: VocabularySettings, index: int, word: str) -> list[int]:
