@@ -18,6 +18,7 @@ from spotchange.errors import ConfigError
 from spotchange.models.grid import frozen_network
 from spotchange.training.features import Eyes, dataset_features
 from spotchange.training.feeding import Feeding
+from spotchange.training.held_out import held_out
 from spotchange.training.randomness import seed_everything
 from spotchange.training.run import run_stage
 from spotchange.training.start import Start, start_model
@@ -103,11 +104,11 @@ def test_features_are_read_in_the_place_of_pictures(data_set: Path) -> None:
     settings = recipe({"kind": "features", "path": str(folder)}, objective=CAPTION, model=CLIP4IDC)
     start = begin(settings)
     feeding = Feeding(recipe=settings, start=start, device=torch.device("cpu"))
-    held_out = feeding.held_out()
-    assert held_out is not None
-    assert [len(batch) for batch in held_out.batches] == [3, 3, 2]
-    assert held_out.references[7] == ["a new house appears at the top left", "at the top left a new house was built"]
-    batch = held_out.batches[0]
+    found = held_out(feeding)
+    assert found is not None
+    assert [len(batch) for batch in found.batches] == [3, 3, 2]
+    assert found.references[7] == ["a new house appears at the top left", "at the top left a new house was built"]
+    batch = found.batches[0]
     assert batch.change_mask is not None
     assert batch.change_mask.sum(dim=-1).tolist() == [[1, 1]] * 3
     picture = np.asarray(Image.open(data_set / "train" / "0-after.png")).transpose(2, 0, 1)

@@ -9,6 +9,7 @@ import torch
 
 from spotchange.config.training import Recipe
 from spotchange.training.feeding import Feeding
+from spotchange.training.held_out import held_out
 from spotchange.training.start import start_model
 
 SCENES, PAIRS = 6, 4
@@ -57,7 +58,7 @@ def test_every_seed_reads_the_same_scenes_in_its_own_order(feeding, tmp_path: Pa
 
 def test_kept_rows_are_those_of_the_stream(feeding) -> None:
     made = feeding(1)
-    stream = made._stream(made.recipe.data, 2 * SCENES, seed=42)
+    stream = made.stream(made.recipe.data, 2 * SCENES, seed=42)
     expected = next(stream)
     found = {}
     source = made.training()
@@ -79,7 +80,7 @@ def test_a_source_goes_on_where_another_stopped(feeding) -> None:
 
 
 def test_held_out_pairs_are_kept_too(feeding) -> None:
-    first, second = feeding(1).held_out(), feeding(2).held_out()
+    first, second = held_out(feeding(1)), held_out(feeding(2))
     assert len(first) == 4
     assert first.references == second.references
     assert torch.equal(first.batches[0].after, second.batches[0].after)

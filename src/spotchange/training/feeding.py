@@ -1,13 +1,12 @@
-"""From data settings to the batches a run trains and validates on."""
+"""From data settings to the batches a run trains on; `held_out` makes those it is judged by."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from spotchange.config.objectives import PclPretrainSettings
@@ -16,18 +15,12 @@ from spotchange.config.training import Recipe
 from spotchange.data.batches import PairBatch
 from spotchange.data.disk import DiskSource
 from spotchange.data.feature_cache import FACTS
-from spotchange.data.rows import list_splits
 from spotchange.errors import ConfigError
 from spotchange.files import only_one_process
 from spotchange.models.grid import frozen_network
-from spotchange.scenes.arrays import SceneBatch
-from spotchange.scenes.changes import scene_json
-from spotchange.scenes.checker import check
 from spotchange.scenes.phrases import MAX_WORDS
-from spotchange.scenes.stream import SceneStream, as_dict, world_seed
+from spotchange.scenes.stream import SceneStream, as_dict
 from spotchange.scenes.vocabulary import TOKENS
-from spotchange.scenes.world import World
-from spotchange.scenes.writer import captions_text, write_captions
 from spotchange.training.augment import augment
 from spotchange.training.feature_batches import FeatureBatches, FeatureStore
 from spotchange.training.features import Eyes, scene_features
@@ -36,10 +29,7 @@ from spotchange.training.pcl_feeding import task_source
 from spotchange.training.sources import BatchSource, ChangedBatches, MixedBatches
 from spotchange.training.start import Start
 from spotchange.training.symmetries import PlaceWords, mirror_and_turn
-from spotchange.training.validation import HeldOut
 from spotchange.training.words import WordTable
-
-REFERENCES = 5  # sentences about each held-out pair of the stream
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,21 +73,6 @@ class Feeding:
             raise ConfigError("augment: features of pictures can be mirrored and turned (symmetries), nothing else")
         return ChangedBatches(source, self._augmentation())
 
-    def held_out(self) -> HeldOut | None:
-        """The pairs that validation looks at; None for a data set without a validation split."""
-        wanted = self.recipe.validation.data or self.recipe.data
-        if isinstance(wanted, MixedSource):
-            wanted = wanted.sources[0]
-        if isinstance(wanted, StreamSource):
-            return self._held_out_scenes(wanted)
-        if isinstance(wanted, FeatureSource):
-            return None if self.recipe.validation.data is None else self._held_out_features(wanted)
-        if self.recipe.validation.data is None:
-            if "val" not in list_splits(wanted.path):
-                return None
-            wanted = wanted.model_copy(update={"split": "val"})
-        return self._held_out_rows(wanted)
-
     def source(self, settings: StreamSource | DatasetSource | FeatureSource | MixedSource, pairs: int) -> BatchSource:
         """Batches of `pairs` rows from a source, as it is."""
         if isinstance(settings, MixedSource):
@@ -106,21 +81,21 @@ class Feeding:
         if isinstance(settings, StreamSource):
             return self._scenes(settings, pairs)
         if isinstance(settings, FeatureSource):
-            return self._features(settings, pairs)
-        return ChangedBatches(self._rows(settings, pairs), self._known_types)
+            return self.features(settings, pairs)
+        return ChangedBatches(self.rows(settings, pairs), self.known_types)
 
     def _scenes(self, settings: StreamSource, pairs: int) -> BatchSource:
         """Generated scenes, drawn as needed or rendered once and kept."""
-        translate = self._translation()
+        translate = self.translation()
         if settings.kept is None:
-            return SceneBatches(self._stream(settings, pairs), translate)
+            return SceneBatches(self.stream(settings, pairs), translate)
         at_once = min(settings.kept_scenes, RENDERED_AT_ONCE[self.device.type])
         scenes = kept(
             settings.kept,
             "train",
             settings,
-            self._kept_facts(settings.kept_scenes),
-            lambda: render_scenes(self._stream(settings, 2 * at_once, seed=KEPT_SEED), settings.kept_scenes),
+            self.kept_facts(settings.kept_scenes),
+            lambda: render_scenes(self.stream(settings, 2 * at_once, seed=KEPT_SEED), settings.kept_scenes),
         )
         return KeptBatches(
             scenes,
@@ -132,11 +107,12 @@ class Feeding:
             translate=translate,
         )
 
-    def _kept_facts(self, scenes: int) -> dict[str, Any]:
+    def kept_facts(self, scenes: int) -> dict[str, Any]:
         """What kept scenes depend on beside their settings."""
         return {"scenes": scenes, "size": self.start.settings.vision.image_size, "grid": self.grid}
 
-    def _stream(self, settings: StreamSource, pairs: int, seed: int | None = None) -> SceneStream:
+    def stream(self, settings: StreamSource, pairs: int, seed: int | None = None) -> SceneStream:
+        """The generated stream of this process; with a seed of its own, one that all processes share."""
         if pairs % 2:
             raise ConfigError(f"scenes give a change and a distractor each: {pairs} pairs a batch are not even")
         height, width = self.start.settings.vision.image_size
@@ -154,39 +130,8 @@ class Feeding:
             plain_sentences=settings.sentences == "plain",
         )
 
-    def _held_out_scenes(self, settings: StreamSource) -> HeldOut:
-        """Scenes of the stream's validation split, the same ones in every process."""
-        if settings.kept is None:
-            found = self._draw_held_out(settings, self.recipe.seed)
-        else:
-            pairs, at_once = self.recipe.validation.pairs, self.recipe.validation.pairs_per_batch
-            facts = self._kept_facts(pairs // 2) | {"pairs_per_batch": at_once}
-            found = kept(settings.kept, "val", settings, facts, lambda: self._draw_held_out(settings, KEPT_SEED))
-        translate = self._translation()
-        batches = [PairBatch(**each).to(self.device) for each in found["batches"]]
-        return HeldOut(
-            batches=batches if translate is None else [translate(batch) for batch in batches],
-            references=found["references"],
-            check=_fact_check(found["scenes"]),
-        )
-
-    def _draw_held_out(self, settings: StreamSource, seed: int) -> dict[str, Any]:
-        """Pairs, sentences about each, and the scenes they show."""
-        validation = self.recipe.validation
-        per_batch = min(validation.pairs_per_batch, validation.pairs) // 2
-        stream = self._stream(settings, 2 * per_batch)
-        world = World(stream.settings, seed=world_seed(seed, "val"), device=self.device_name)
-        batches, references, scenes = [], [], []
-        for first in range(0, validation.pairs // 2, per_batch):
-            drawn = world.scenes(np.arange(first, min(first + per_batch, validation.pairs // 2)))
-            batches.append(as_dict(stream.render_pairs(drawn)))
-            texts = captions_text(write_captions(drawn, seed=world.seed, per_pair=REFERENCES))
-            references += [texts[i : i + REFERENCES] for i in range(0, len(texts), REFERENCES)]
-            on_host = _as_numpy(drawn)
-            scenes += [scene_json(on_host, i, "") for i in range(len(on_host))]
-        return {"batches": batches, "references": references, "scenes": scenes}
-
-    def _rows(self, settings: DatasetSource, pairs: int, *, shuffle: bool = True) -> DiskSource:
+    def rows(self, settings: DatasetSource, pairs: int, *, shuffle: bool = True) -> DiskSource:
+        """Rows of a data set on disk, in another order every epoch or as they stand."""
         return DiskSource(
             settings.path,
             settings.split,
@@ -205,18 +150,8 @@ class Feeding:
             device=self.device,
         )
 
-    def _held_out_rows(self, settings: DatasetSource) -> HeldOut:
-        """The first pairs of the validation split."""
-        validation = self.recipe.validation
-        source = self._rows(settings, validation.pairs_per_batch, shuffle=False)
-        batches, references = [], []
-        for rows, batch in source.one_pass(validation.pairs):
-            batches.append(self._known_types(batch))
-            references += [source.references(int(row)) for row in rows]
-        source.close()
-        return HeldOut(batches=batches, references=references)
-
-    def _features(self, settings: FeatureSource, pairs: int) -> FeatureBatches:
+    def features(self, settings: FeatureSource, pairs: int) -> FeatureBatches:
+        """Rows of a feature folder."""
         return FeatureBatches(
             self.feature_store(settings),
             tokenizer=self.start.tokenizer,
@@ -227,16 +162,6 @@ class Feeding:
             rank=self.rank,
             world_size=self.processes,
         )
-
-    def _held_out_features(self, settings: FeatureSource) -> HeldOut:
-        """The first pairs of a feature folder."""
-        validation = self.recipe.validation
-        source = self._features(settings, validation.pairs_per_batch)
-        batches, references = [], []
-        for rows, batch in source.one_pass(validation.pairs, validation.pairs_per_batch):
-            batches.append(self._known_types(batch))
-            references += [list(source.rows[row].captions) for row in rows]
-        return HeldOut(batches=batches, references=references)
 
     def feature_store(self, settings: FeatureSource) -> FeatureStore:
         """The features on disk, if they are of this model's own frozen network."""
@@ -262,7 +187,7 @@ class Feeding:
         """Longest caption in tokens."""
         return min(self.recipe.stage.max_words, self.start.settings.text.context)
 
-    def _known_types(self, batch: PairBatch) -> PairBatch:
+    def known_types(self, batch: PairBatch) -> PairBatch:
         """Change types that the model has no name for count as unknown, unless it only tells change from none."""
         kinds = len(self.start.settings.heads.change_types)
         if kinds == 2:
@@ -270,7 +195,7 @@ class Feeding:
         known = batch.change_type < kinds
         return replace(batch, change_type=torch.where(known, batch.change_type, -1))
 
-    def _translation(self) -> Callable[[PairBatch], PairBatch] | None:
+    def translation(self) -> Callable[[PairBatch], PairBatch] | None:
         words = self.scene_words()
         return None if words is None else words.translate
 
@@ -314,18 +239,3 @@ class SceneBatches:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from `state_dict`."""
         self.stream.load_state_dict(state)
-
-
-def _fact_check(scenes: list[dict[str, Any]]) -> Callable[[list[str]], list[bool]]:
-    """Whether each caption is true of its pair and names only what changed; change and distractor rows in turn."""
-
-    def judge(captions: list[str]) -> list[bool]:
-        return [check(text, scenes[row // 2], distractor=row % 2 == 1).correct for row, text in enumerate(captions)]
-
-    return judge
-
-
-def _as_numpy(scenes: SceneBatch) -> SceneBatch:
-    return SceneBatch(
-        **{field.name: np.asarray(torch.as_tensor(getattr(scenes, field.name)).cpu()) for field in fields(scenes)}
-    )

@@ -15,6 +15,7 @@ from spotchange.models.clip4idc import Clip4idc
 from spotchange.models.folder import LoadedModel, save_model
 from spotchange.training.checkpoints import LAST, recover
 from spotchange.training.feeding import Feeding
+from spotchange.training.held_out import held_out
 from spotchange.training.loop import Trainer
 from spotchange.training.objectives.base import Objective
 from spotchange.training.objectives.build import build_objective
@@ -97,8 +98,8 @@ def _tune_for_cuda(objective: Objective) -> None:
 
 
 def _validator(feeding: Feeding, start: Start, recipe: Recipe) -> Validator | None:
-    held_out = feeding.held_out()
-    if held_out is None:
+    pairs = held_out(feeding)
+    if pairs is None:
         return None
     # A model folder's own way from ids to text, so that validation reads what users will read.
     words = LoadedModel(
@@ -109,7 +110,7 @@ def _validator(feeding: Feeding, start: Start, recipe: Recipe) -> Validator | No
         folder=Path(),
     )
     longest = recipe.validation.max_words or min(recipe.stage.max_words, start.settings.text.context) - 1
-    return Validator(held_out, decode=words.decode, max_words=longest)
+    return Validator(pairs, decode=words.decode, max_words=longest)
 
 
 def _save(folder: Path, objective: Objective, start: Start, recipe: Recipe) -> None:
