@@ -26,9 +26,10 @@ from spotchange.training.feature_batches import ClassBatches, FeatureBatches, Fe
 from spotchange.training.features import Eyes, dataset_features, scene_features
 from spotchange.training.feeding import Feeding
 from spotchange.training.objectives.pcl_pretrain import PclPretrainObjective
-from spotchange.training.pcl_feeding import task_source
+from spotchange.training.pcl_feeding import WrittenNegatives, task_source
 from spotchange.training.randomness import seed_everything
 from spotchange.training.run import run_stage
+from spotchange.training.scene_negatives import SceneNegatives
 from spotchange.training.start import start_model
 from spotchange.training.stopping import StopRequest
 from spotchange.training.task_batches import TaskBatches
@@ -370,3 +371,15 @@ def test_ablation_cells_are_valid_and_take_the_same_number_of_steps(name: str, t
         assert job.recipe.model.vision.resnet == "somewhere"  # one setting reaches all stages
     assert len(set(steps.values())) == 1
     assert len(steps) == {"idc-pcl": 12, "idc-pcl-data": 8}[name]
+
+
+@pytest.mark.parametrize(("max_words", "kind"), [(24, SceneNegatives), (12, WrittenNegatives)])
+def test_whole_scene_sentences_have_their_negatives_made_in_ids(max_words: int, kind: type) -> None:
+    """A sentence that is cut may have lost the word that makes it false: such ones are judged as they read."""
+    cut = recipe(stage={**RECIPE["stage"], "max_words": max_words})
+    source = task_source(Feeding(recipe=cut, start=start(), device=CPU), StreamSource(kind="stream"), 4)
+    assert isinstance(source.negatives, kind)
+    while (batch := source.next_batch()).task != "fda":
+        pass
+    assert batch.negative_ids.shape == (4, 6, max_words)
+    assert batch.negative_ids.shape[2] == batch.pairs.caption_ids.shape[1]

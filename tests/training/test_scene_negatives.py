@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import torch
 
-from spotchange.config.model import VocabularySettings
 from spotchange.config.scenes import scene_preset
 from spotchange.data.batches import PairBatch
 from spotchange.errors import DataError
@@ -13,12 +12,10 @@ from spotchange.scenes.changes import answers, as_tensors, scene_json
 from spotchange.scenes.checker import check
 from spotchange.scenes.reading import read_claim
 from spotchange.scenes.stream import PLAIN_CHOICES, plainest
-from spotchange.scenes.vocabulary import PAD_ID, build_tokenizer, decode, encode
+from spotchange.scenes.vocabulary import PAD_ID, decode, encode
 from spotchange.scenes.world import World
 from spotchange.scenes.writer import write_captions
-from spotchange.training.pcl_feeding import TranslatedNegatives
 from spotchange.training.scene_negatives import SceneNegatives
-from spotchange.training.words import WordTable
 
 SCENES = 200
 
@@ -116,20 +113,6 @@ def test_replaced_sentences_tell_of_another_object(drawn) -> None:
 def test_nothing_to_replace_is_filled_up_by_retrieval(drawn) -> None:
     made = negatives_of("the thing moved", 5, [*RED_CUBE, -1, -1], (2, 2, 2), drawn)
     assert len(made) == 6
-
-
-def test_in_the_words_of_another_tokenizer(drawn) -> None:
-    """The same sentences as without translation, there and back."""
-    captions = captions_of(drawn, plain=False)
-    words = WordTable(build_tokenizer(), VocabularySettings(size=80, begin=1, end=2, pad=0), context=24)
-    assert words.whole
-    made, batch = SceneNegatives(captions, counts=(2, 2, 2)), batch_of(drawn, captions)
-    torch.manual_seed(1)
-    expected = made(batch)[0]
-    torch.manual_seed(1)
-    ids, mask = TranslatedNegatives(made, words)(words.translate(batch))
-    assert torch.equal(ids, expected)
-    assert torch.equal(mask, expected != PAD_ID)
 
 
 def test_too_few_captions(drawn) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +23,6 @@ from spotchange.data.row import Row
 from spotchange.data.rows import read_rows
 from spotchange.errors import DataError
 from spotchange.files import only_one_process
-from spotchange.scenes.phrases import MAX_WORDS
 from spotchange.scenes.stream import PLAIN_CHOICES, plainest, world_seed
 from spotchange.scenes.world import World
 from spotchange.scenes.writer import captions_text, write_captions
@@ -32,7 +30,6 @@ from spotchange.training.feature_batches import ClassBatches, FeatureBatches, en
 from spotchange.training.scene_negatives import SceneNegatives
 from spotchange.training.sources import BatchSource, MixedBatches
 from spotchange.training.task_batches import TaskBatches
-from spotchange.training.words import WordTable
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -115,12 +112,10 @@ def _negatives(
 def _negatives_of_scenes(
     feeding: Feeding, data: StreamSource, counts: tuple[int, int, int], encode: CaptionCoder
 ) -> Negatives:
-    """On the device where the model's tokenizer takes scene words whole, as nearly all do; else in writing."""
+    """On the device where the model has the scenes' own words; CLIP's pieces of words are written to."""
     captions = scene_captions(feeding, data)
-    words = feeding.scene_words()
-    if feeding.max_words >= MAX_WORDS and (words is None or words.whole):
-        made = SceneNegatives(captions, counts=counts)
-        return made if words is None else TranslatedNegatives(made, words)
+    if feeding.scene_words() is None:
+        return SceneNegatives(captions, counts=counts)
     return WrittenNegatives(NegativeWriter(captions_text(captions), counts=counts), {}, encode)
 
 
@@ -169,21 +164,6 @@ class StoredNegatives:
         """Of the captions in the batch that the source gave last."""
         assert self._source.last_captions is not None
         return self._ids[self._source.last_captions], self._mask[self._source.last_captions]
-
-
-class TranslatedNegatives:
-    """Negatives made in scene words for a model that has others."""
-
-    def __init__(self, made: SceneNegatives, words: WordTable) -> None:
-        self._made, self._words = made, words
-
-    def __call__(self, batch: PairBatch) -> tuple[Tensor, Tensor]:
-        """For every caption of the batch."""
-        scene_ids = self._words.scene_ids_of(batch.caption_ids, batch.caption_mask)
-        ids, mask = self._made(replace(batch, caption_ids=scene_ids))
-        shape = ids.shape[:2]
-        ids, mask = self._words.pieces_of(ids.flatten(0, 1), mask.flatten(0, 1))
-        return ids.unflatten(0, shape), mask.unflatten(0, shape)
 
 
 class WrittenNegatives:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from spotchange.config.model import VocabularySettings
 from spotchange.data.batches import PairBatch
-from spotchange.scenes.vocabulary import BOS_ID, EOS_ID, PAD_ID, SPECIAL_TOKENS, TOKENS, UNK_ID
+from spotchange.scenes.vocabulary import BOS_ID, EOS_ID, SPECIAL_TOKENS, TOKENS
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -30,8 +30,6 @@ class WordTable:
         pieces = [self._pieces(tokenizer, vocabulary, index, word) for index, word in enumerate(TOKENS)]
         longest = max(map(len, pieces))
         self._table = torch.tensor([row + [_EMPTY] * (longest - len(row)) for row in pieces])
-        self._back = torch.full((vocabulary.size,), UNK_ID)
-        self._back[[row[0] for row in pieces if row]] = torch.tensor([word for word, row in enumerate(pieces) if row])
 
     def translate(self, batch: PairBatch) -> PairBatch:
         """The same batch with ids and mask of the other tokenizer; what is too long for it is cut, end token kept."""
@@ -52,16 +50,6 @@ class WordTable:
         cut = torch.cat([cut[:, :-1], torch.where(too_long, end, cut[:, -1:])], dim=1)
         kept = cut != _EMPTY
         return torch.where(kept, cut, self.pad), kept
-
-    @property
-    def whole(self) -> bool:
-        """Whether the other tokenizer writes every word as one piece."""
-        return self._table.shape[1] == 1
-
-    def scene_ids_of(self, ids: Tensor, mask: Tensor) -> Tensor:
-        """The way back, where words stay `whole`: ids of scene words, padded with theirs."""
-        self._back = self._back.to(ids.device)  # moves once
-        return torch.where(mask, self._back[ids], PAD_ID)
 
     @staticmethod
     def _pieces(tokenizer: Tokenizer, vocabulary: VocabularySettings, index: int, word: str) -> list[int]:
