@@ -17,6 +17,7 @@ from PIL import Image
 
 from spotchange.captioner.calibration import Calibration, Familiarity
 from spotchange.captioner.drawing import side_by_side
+from spotchange.captioner.ignoring import without_heat, without_ignored
 from spotchange.captioner.pixels import compare_pixels, identical
 from spotchange.captioner.regions import boxes_of
 from spotchange.errors import SpotchangeError
@@ -136,7 +137,7 @@ class Captioner:
     ) -> list[Answer]:
         """Answers to pairs that are already read, as one batch."""
         started = time.perf_counter()
-        pairs = [(before, _without_ignored(before, after, options.ignore)) for before, after in pairs]
+        pairs = [(before, without_ignored(before, after, options.ignore)) for before, after in pairs]
         same = [identical(before, after) for before, after in pairs]
         shown = [pair for pair, is_same in zip(pairs, same, strict=True) if not is_same]
         seen = iter(self._look(shown, options) if shown else [])
@@ -212,7 +213,7 @@ class Captioner:
         if not agreeing:
             warnings.append(DISAGREE)
         best = (agreeing or candidates)[0]
-        heat = _without_heat(heat, pair[0].size, options.ignore)
+        heat = without_heat(heat, pair[0].size, options.ignore)
         result = CaptionResult(
             caption=best.text,
             changed=bool(changed),
@@ -269,35 +270,6 @@ def _result_or_error(
         if keep_errors:
             return error
         raise
-
-
-def _without_ignored(before: Image.Image, after: Image.Image, ignore: Sequence[Box]) -> Image.Image:
-    """After, with the ignored rectangles showing what before shows there."""
-    if not ignore:
-        return after
-    patched = after.copy()
-    across, down = after.width / before.width, after.height / before.height
-    for x, y, width, height in ignore:
-        crop = before.crop((x, y, min(x + width, before.width), min(y + height, before.height)))
-        if crop.width and crop.height:
-            size = (max(1, round(crop.width * across)), max(1, round(crop.height * down)))
-            patched.paste(crop.resize(size), (round(x * across), round(y * down)))
-    return patched
-
-
-def _without_heat(
-    heat: npt.NDArray[np.float32], size: tuple[int, int], ignore: Sequence[Box]
-) -> npt.NDArray[np.float32]:
-    """No region is reported where more than half of a patch is ignored."""
-    if not ignore:
-        return heat
-    heat = heat.copy()
-    rows, columns = heat.shape[1:]
-    for x, y, width, height in ignore:
-        top, bottom = round(y * rows / size[1]), round((y + height) * rows / size[1])
-        left, right = round(x * columns / size[0]), round((x + width) * columns / size[0])
-        heat[:, top:bottom, left:right] = 0
-    return heat
 
 
 def _regions(heat: npt.NDArray[np.float32], pair: tuple[Image.Image, Image.Image]) -> tuple[Region, ...]:
