@@ -22,7 +22,8 @@ from spotchange.data import Row, read_rows
 from spotchange.files import write_text
 from spotchange.images import read_image
 from spotchange.models.build import preprocessor_for
-from spotchange.models.grid import resnet
+from spotchange.models.build_vision import resnet_arguments
+from spotchange.models.grid import GridNetwork
 
 BATCH = 64
 
@@ -30,22 +31,14 @@ BATCH = 64
 @torch.inference_mode()
 def pair_vectors(rows: list[Row], settings: ModelSettings, device: str) -> Tensor:
     """(rows, 2 channels): mean features of before and after, each of unit length."""
-    vision = settings.vision
-    network = resnet(
-        depths=vision.resnet_depths,
-        channels=vision.resnet_channels,
-        stage=vision.resnet_stage,
-        stride_first=vision.resnet_stride_first,
-        pretrained=vision.resnet,
-    )
-    network.eval().to(device)
+    network = GridNetwork(**resnet_arguments(settings.vision)).eval().to(device)
     preprocess = preprocessor_for(settings)
     found = []
     for start in range(0, len(rows), BATCH):
         chosen = rows[start : start + BATCH]
         pictures = [read_image(path) for row in chosen for path in (row.before_path, row.after_path)]
-        planes = network(preprocess(pictures).to(device)).feature_maps[-1]
-        found.append(F.normalize(planes.mean(dim=(-2, -1)), dim=-1).view(len(chosen), -1).cpu())
+        cells = network.of_pictures(preprocess(pictures).to(device))
+        found.append(F.normalize(cells.mean(dim=1), dim=-1).view(len(chosen), -1).cpu())
     return torch.cat(found)
 
 

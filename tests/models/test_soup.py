@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from spotchange.cli.main import app
 from spotchange.config.model import ModelSettings
 from spotchange.errors import InputError
-from spotchange.models.build import build_model, vocabulary_of
+from spotchange.models.build import build_model, settings_for
 from spotchange.models.folder import load_model, save_model
 from spotchange.models.preprocess import Preprocessor
 from spotchange.models.soup import average
@@ -21,8 +21,9 @@ from spotchange.scenes.vocabulary import build_tokenizer
 def make(folder: Path, seed: int, **captioner: int) -> Path:
     torch.manual_seed(seed)
     tokenizer = build_tokenizer()
-    settings = ModelSettings.model_validate({"preset": "spotchange-tiny", "captioner": captioner})
-    settings = settings.model_copy(update={"vocabulary": vocabulary_of(tokenizer)})
+    settings = settings_for(
+        ModelSettings.model_validate({"preset": "spotchange-tiny", "captioner": captioner}), tokenizer
+    )
     save_model(
         folder,
         model=build_model(settings),

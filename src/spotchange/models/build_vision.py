@@ -1,4 +1,4 @@
-"""From vision settings to the parts that several architectures see with; only the builders use it."""
+"""From vision settings to the parts that several architectures see with."""
 
 from __future__ import annotations
 
