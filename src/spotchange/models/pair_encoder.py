@@ -2,20 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import torch
 from torch import Tensor, nn
 
 from spotchange.models.layers import PreNormBlock, draw
-
-
-class PictureTokens(Protocol):
-    """What a backbone offers: a class token and patch (or grid cell) tokens for each picture."""
-
-    grid: tuple[int, int]
-
-    def __call__(self, pictures: Tensor) -> Tensor: ...  # (pictures, 1 + patches, width)
 
 
 class PairEncoder(nn.Module):

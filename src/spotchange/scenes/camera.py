@@ -10,7 +10,6 @@ from .compile import shared
 
 F = np.float32
 
-CAMERA_HOME = (7.48, -6.51, 5.34)
 ACROSS = F(32.0 / 35.0 / 2.0)  # tangent of half the view's width: a 35 mm lens on a 32 mm sensor
 DOWN = F(32.0 / 35.0 / 2.0 * 2.0 / 3.0)  # pictures cover a 3:2 view whatever their pixel grid
 

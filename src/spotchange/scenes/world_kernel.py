@@ -52,9 +52,8 @@ LOOK_STREAM = 1 << 34
 KIND_STREAM = 1 << 35
 
 # Draws of one object stand together: attributes first, then two numbers per try for its place.
-DRAWS_PER_OBJECT = 1024
+DRAWS_PER_OBJECT = 1024  # room for two draws a try: `SceneSettings.tries` ends at 500
 FIRST_TRY = 16
-MAX_TRIES = (DRAWS_PER_OBJECT - FIRST_TRY) // 2
 CHANGE_DRAWS = MAX_OBJECTS * DRAWS_PER_OBJECT
 
 
