@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 from pathlib import Path
 
@@ -31,8 +32,11 @@ def main(rank: int, rendezvous: str, out: Path) -> None:
         found[kind] = {"loss": loss, "gradients": whole_batch.gradients(objective)}
     if rank == 0:
         torch.save(found, out)
+    distributed.barrier()  # neither takes the group down while the other still speaks
     distributed.destroy_process_group()
 
 
 if __name__ == "__main__":
     main(int(sys.argv[1]), sys.argv[2], Path(sys.argv[3]))
+    sys.stdout.flush()
+    os._exit(0)  # gloo's threads may outlive the interpreter, which then aborts: now and then, after all is done
