@@ -52,7 +52,7 @@ def build_idc_pcl(settings: ModelSettings) -> IdcPcl:
         special=SpecialIds(begin=vocabulary.begin, end=vocabulary.end, pad=vocabulary.pad),
         change_head=nn.Linear(2 * captioner.width, len(settings.heads.change_types)) if settings.heads.change else None,
     )
-    initialise(model)
+    initialise(model, any_width=True)
     return model
 
 

@@ -18,7 +18,7 @@ from spotchange.models.cross_modal import (
     words_see_back,
     words_see_back_beside_masks,
 )
-from spotchange.models.difference_encoder import DifferenceEncoder
+from spotchange.models.difference_encoder import DifferenceEncoder, StandardCells
 from spotchange.models.interface import DecodingOptions, Generated, VisualState
 from spotchange.models.text_encoder import WordEmbedding
 
@@ -46,6 +46,7 @@ class IdcPcl(nn.Module):
         self.grid = grid
         self.special = special
         self.encoder = encoder
+        self.standard = StandardCells(difference.input.in_features)
         self.difference = difference
         self.words = words
         self.captioner = captioner
@@ -54,8 +55,8 @@ class IdcPcl(nn.Module):
     # What the pictures say
 
     def see(self, before: Tensor, after: Tensor) -> Tensor:
-        """The grid features of both pictures: (pairs, 2, cells, channels)."""
-        cells: Tensor = self.encoder(before, after)
+        """The grid features of both pictures, standardised: (pairs, 2, cells, channels)."""
+        cells: Tensor = self.standard(self.encoder(before, after))
         return cells
 
     def encode(self, before: Tensor, after: Tensor) -> VisualState:
@@ -63,7 +64,7 @@ class IdcPcl(nn.Module):
         return self.encode_cells(self.see(before, after))
 
     def encode_cells(self, cells: Tensor) -> VisualState:
-        """Grid features (pairs, pictures, cells, channels) of one or two pictures, from the network or from disk."""
+        """Standardised grid features (pairs, pictures, cells, channels) of one or two pictures."""
         tokens: Tensor = self.difference(cells)
         pairs, pictures, count = cells.shape[:3]
         by_picture = tokens.view(pairs, pictures, 1 + count, -1)

@@ -7,11 +7,14 @@ from torch import nn
 from spotchange.models.layers import PreNormBlock, draw
 
 
-def initialise(model: nn.Module) -> None:
-    """Give every linear layer its weights; embeddings and positions gave themselves theirs."""
+def initialise(model: nn.Module, *, any_width: bool = False) -> None:
+    """Give every linear layer its weights; embeddings and positions gave themselves theirs.
+
+    BERT's deviation is made for 768 inputs; `any_width` keeps what it does to a signal with fewer or more of them.
+    """
     for module in model.modules():
         if isinstance(module, nn.Linear):
-            draw(module.weight, std=0.02)
+            draw(module.weight, std=0.02 * (768 / module.in_features) ** 0.5 if any_width else 0.02)
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
     blocks = [module for module in model.modules() if isinstance(module, PreNormBlock)]

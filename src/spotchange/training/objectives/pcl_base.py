@@ -23,7 +23,7 @@ class PclObjective(Objective):
         super().__init__(model, **normalisation)
 
     def see(self, before: Tensor, after: Tensor, *, shared_before: bool = False) -> Tensor:
-        """Grid features (pairs, 2, cells, channels) of byte pictures, or of pictures that are features already.
+        """Standardised grid features (pairs, 2, cells, channels) of byte pictures, or of features from disk.
 
         With `shared_before` rows 2k and 2k + 1 have the same picture before, and the network sees it once.
         """
@@ -32,11 +32,12 @@ class PclObjective(Objective):
             if shared_before and isinstance(encoder, GridFeatures):
                 cells = encoder.of_pictures(self.normalise(torch.cat([before[::2], after])))
                 scenes = len(before) // 2
-                return torch.stack([cells[:scenes].repeat_interleave(2, dim=0), cells[scenes:]], dim=1)
+                both = torch.stack([cells[:scenes].repeat_interleave(2, dim=0), cells[scenes:]], dim=1)
+                return self.model.standard(both)
             return self.model.see(self.normalise(before), self.normalise(after))
         cells = torch.stack([before, after], dim=1)
         # Features lie in half precision on disk; autocast chooses its own, everything else wants fp32.
-        return cells if torch.is_autocast_enabled(cells.device.type) else cells.float()
+        return self.model.standard(cells if torch.is_autocast_enabled(cells.device.type) else cells.float())
 
     def encode(self, before: Tensor, after: Tensor) -> VisualState:
         """The model's view of both pictures."""
