@@ -50,7 +50,8 @@ def main() -> None:
         print(
             f"{quality} {options.size}, {len(pictures)} pictures: {100 * (apart > 2).mean():.5f} % of values differ by"
             f" more than 2 levels, largest {apart.max()}; equal {100 * (apart == 0).mean():.2f} %;"
-            f" pictures with any such value {100 * (pictures > 2).any(1).mean():.0f} %; ids differ {100 * ids.mean():.5f} %"
+            f" pictures with any such value {100 * (pictures > 2).any(1).mean():.0f} %;"
+            f" ids differ {100 * ids.mean():.5f} %"
         )
 
 
