@@ -133,6 +133,16 @@ def test_any_caption_set_gives_six(captions: list[str]) -> None:
         assert negatives == writer.write(caption)  # the same seed, the same sentences
 
 
+def test_one_negative_of_a_change_denies_it() -> None:
+    """Or a sentence that denies every change would be true wherever it stands, and known without the pictures."""
+    writer = NegativeWriter([*STREET, "nothing changed"])
+    denials = {"there are no differences", "nothing changed"}
+    chosen = [denials & set(writer.write(caption)) for caption in STREET if caption not in denials]
+    assert all(len(found) >= 1 for found in chosen)
+    assert set.union(*chosen) == denials  # any of them
+    assert not denials & set(writer.write("nothing changed"))
+
+
 def test_no_sentence_of_the_same_pair_is_a_negative() -> None:
     own = BIRDS[:3]
     negatives = NegativeWriter(BIRDS).write(own[0], truths=own[1:])

@@ -10,7 +10,7 @@ from spotchange.data.batches import PairBatch
 from spotchange.errors import DataError
 from spotchange.scenes.changes import answers, as_tensors, scene_json
 from spotchange.scenes.checker import check
-from spotchange.scenes.reading import read_claim
+from spotchange.scenes.reading import read_claim, says_no_change
 from spotchange.scenes.stream import PLAIN_CHOICES, plainest
 from spotchange.scenes.vocabulary import PAD_ID, decode, encode
 from spotchange.scenes.world import World
@@ -113,6 +113,14 @@ def test_replaced_sentences_tell_of_another_object(drawn) -> None:
 def test_nothing_to_replace_is_filled_up_by_retrieval(drawn) -> None:
     made = negatives_of("the thing moved", 5, [*RED_CUBE, -1, -1], (2, 2, 2), drawn)
     assert len(made) == 6
+
+
+def test_one_negative_of_a_change_denies_it(drawn) -> None:
+    captions = captions_of(drawn, plain=False)
+    ids, _ = SceneNegatives(captions, counts=(2, 2, 2))(batch_of(drawn, captions))
+    denials = [sum(says_no_change(decode(row)) for row in rows) for rows in ids.tolist()]
+    assert set(denials[::2]) == {1}
+    assert set(denials[1::2]) == {0}  # where nothing changed they would be true
 
 
 def test_too_few_captions(drawn) -> None:

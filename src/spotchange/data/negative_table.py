@@ -66,5 +66,5 @@ def _of_rows(writer: NegativeWriter, rows: Sequence[FeatureRow]) -> list[list[st
     found = []
     for row in rows:
         false = partial(is_false_of_picture, things=row.things) if row.things else None
-        found += [writer.write(caption, truths=row.captions, false=false) for caption in row.captions]
+        found += [writer.write(caption, truths=row.captions, seed=row.after, false=false) for caption in row.captions]
     return found

@@ -4,6 +4,10 @@ Three kinds, as in IDC-PCL: *retrieve* takes the most similar other captions of 
 and adjectives for others of their kind, *confuse* exchanges subjects (animal1 and animal2; the two objects of a
 relation; old and new) or turns a position or an event into its opposite. Nothing leaves here that may be true of the
 pair, see `falsehood`.
+
+Where the set has pairs without a change, one of the retrieved denies that anything changed. Otherwise such a sentence
+would be true wherever it stands, and half of the task would be solved without a look at the pictures. For the same
+reason it comes in the words, and the negatives of such a pair are the changes, that are true of other pairs.
 """
 
 from __future__ import annotations
@@ -54,7 +58,8 @@ class NegativeWriter:
         self.counts = counts
         self._similar = SimilarCaptions(captions)
         self._kinds = WordKinds(self._similar.captions)
-        self._no_change: dict[str, list[str]] = {}
+        self._denials = [each for each in captions if says_no_change(each)]  # as often as they are true elsewhere
+        self._changes = [each for each in self._similar.captions if not says_no_change(each)]
 
     def write(
         self,
@@ -72,10 +77,10 @@ class NegativeWriter:
             seed: With the caption it fixes the result.
             false: Decides whether a sentence is false; default: what can be told from the true ones.
         """
-        if false is None and says_no_change(caption):
-            return list(self._of_no_change(caption))
         known = [caption, *truths]
         chance = random.Random(f"{seed} {caption}")
+        if false is None and says_no_change(caption):
+            return self._of_no_change(caption, chance)
         taken = {_plain(each) for each in known}
 
         def fresh(candidates: Iterator[str], count: int, *, rearranged: bool = False) -> list[str]:
@@ -92,7 +97,9 @@ class NegativeWriter:
 
         wanted = sum(self.counts)
         retrieve, replace, confuse = self.counts
-        result = fresh(self.retrieved(caption), retrieve)
+        denial = iter([chance.choice(self._denials)] if self._denials else [])
+        result = fresh(denial, min(1, retrieve))
+        result += fresh(self.retrieved(caption), retrieve - len(result))
         result += fresh(self.replaced(caption, chance), replace)
         result += fresh(confused(caption), confuse, rearranged=True)
         result += fresh(self.replaced(caption, chance), wanted - len(result))
@@ -100,13 +107,11 @@ class NegativeWriter:
         self._check_enough(result, caption)
         return result
 
-    def _of_no_change(self, caption: str) -> list[str]:
-        """No word makes such a sentence false in a way worth learning: all come from pairs that did change."""
-        if caption not in self._no_change:
-            changes = (other for other in self._similar.ranked(caption) if not says_no_change(other))
-            self._no_change[caption] = list(islice(changes, sum(self.counts)))
-            self._check_enough(self._no_change[caption], caption)
-        return self._no_change[caption]
+    def _of_no_change(self, caption: str, chance: random.Random) -> list[str]:
+        """Any sentences of pairs that did change: the same few each time would be known to be false by themselves."""
+        found = chance.sample(self._changes, min(sum(self.counts), len(self._changes)))
+        self._check_enough(found, caption)
+        return found
 
     def _check_enough(self, found: list[str], caption: str) -> None:
         if len(found) < sum(self.counts):

@@ -15,6 +15,7 @@ from spotchange.config.objectives import PclPretrainSettings
 from spotchange.config.sources import DatasetSource, FeatureSource, MixedSource, StreamSource
 from spotchange.data.batches import PairBatch
 from spotchange.data.cache import open_cache
+from spotchange.data.falsehood import says_no_change
 from spotchange.data.feature_cache import FeatureRow, read_feature_rows
 from spotchange.data.negative_table import stored_negatives
 from spotchange.data.negatives import NegativeWriter
@@ -184,6 +185,8 @@ class WrittenNegatives:
         return F.pad(ids, (0, missing)), F.pad(mask, (0, missing))
 
     def _of(self, caption: str) -> tuple[Tensor, Tensor]:
+        if says_no_change(caption):  # others each time, or these few would be known to be false by themselves
+            return self._encode.ids(self._writer.write(caption, seed=int(torch.randint(2**31, ()))))
         if caption not in self._known:
             if len(self._known) > 200_000:
                 self._known.clear()  # an endless stream must not fill the memory

@@ -31,12 +31,14 @@ class SceneNegatives:
             counts: How many to retrieve, to replace and to confuse; what one kind lacks the others fill up.
         """
         self._counts = counts
-        self._captions = captions.unique(dim=0)
+        self._captions, often = captions.unique(dim=0, return_counts=True)
         claims = [_claim_row(read_claim(decode(row))) for row in self._captions.tolist()]
         self._claims = torch.tensor(claims, device=captions.device)  # (captions, 7)
         kinds = torch.bincount(self._claims[:, 0], minlength=len(CHANGE_TYPES))
         if int((kinds.sum() - kinds).min()) < sum(counts):
             raise DataError(f"{len(self._captions)} captions are too few to find {sum(counts)} false ones for each")
+        self._denials = torch.where(self._claims[:, 0] == 0, often, 0).float()
+        self._deny = bool(self._denials.any())
         present = self._counted(self._captions)
         rarity = torch.log((1 + len(present)) / (1 + (present > 0).sum(0))) + 1.0
         self._rarity = rarity
@@ -65,6 +67,9 @@ class SceneNegatives:
         similarity = (self._counted(ids) * self._rarity) @ self._vectors.T  # (pairs, captions)
         # Nothing is like "nothing changed": any change will do, another one each time.
         similarity = torch.where(truth[:, :1] == 0, torch.rand_like(similarity), similarity)
+        if self._deny:  # the first for a change denies it, in words that are as often true
+            denial = torch.multinomial(self._denials, len(ids), replacement=True)
+            similarity.scatter_(1, denial[:, None], torch.inf)
         false = contradicts(self._claims[None], truth[:, None])
         for written in taken.unbind(1):
             false &= written[:, None] != self._keys

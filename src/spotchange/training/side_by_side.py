@@ -45,6 +45,7 @@ def run_side_by_side(
     chains = {name: list(members) for name, members in groupby(jobs, key=lambda job: job.chain)}
     context = get_context("spawn")  # a process that has used a GPU cannot be forked
     asked = context.Event()
+    workers = min(workers, len(chains))
     outcomes: dict[str, Outcome] = {}
     with ProcessPoolExecutor(workers, context, initializer=_begin, initargs=(asked, os.getpid(), workers)) as pool:
         shared = chains.pop(SHARED, None)
@@ -76,10 +77,13 @@ def _begin(asked: Event, parent: int, workers: int) -> None:
     global _stop
     import torch
 
+    from spotchange.data.batches import share_gpu
+
     # Ctrl-C reaches the whole group; the parent alone decides, and saving must not be interrupted.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _stop = StopRequest(asked=lambda: asked.is_set() or os.getppid() != parent)
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // workers))
+    share_gpu(workers)  # all of them look at the free memory before any has taken its part
 
 
 def _run_chain(chain: list[Job], run_stage: RunStage, device: str) -> Outcome:
