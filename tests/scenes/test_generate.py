@@ -208,7 +208,7 @@ def test_interrupted_work_leaves_a_valid_data_set(tmp_path: Path) -> None:
         assert time.monotonic() - waited < 240
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
-    _, complaint = process.communicate(timeout=60)
+    _, complaint = process.communicate(timeout=240)
     assert process.returncode == 130
     assert "Traceback" not in complaint
     found = list(read_rows(tmp_path, "train"))

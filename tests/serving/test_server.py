@@ -75,9 +75,10 @@ def test_leftovers_of_a_killed_server_are_removed(tmp_path: Path, monkeypatch: p
     assert not mine.exists()
 
 
-async def clients(address: str, bodies: list[tuple[dict[str, Any], str]], stop: asyncio.Event) -> Counter[str]:
+async def clients(
+    address: str, bodies: list[tuple[dict[str, Any], str]], stop: asyncio.Event, seen: Counter[str]
+) -> None:
     """Clients that ask without pause until told to stop; every request must end, one way or another."""
-    seen: Counter[str] = Counter()
 
     async def ask(files: dict[str, Any], expected: str) -> None:
         async with httpx.AsyncClient(timeout=30) as client:
@@ -97,7 +98,6 @@ async def clients(address: str, bodies: list[tuple[dict[str, Any], str]], stop: 
                     seen[str(response.status_code)] += 1
 
     await asyncio.gather(*(ask(*body) for body in bodies))
-    return seen
 
 
 @pytest.mark.slow
@@ -109,16 +109,22 @@ def test_ended_under_load_and_back_again(
     bodies = [(pair_form(*pair), captioner.caption(*pair).caption) for pair in pairs]
     server = launch("--no-page")
 
-    async def load_and_end() -> tuple[Counter[str], int]:
+    seen: Counter[str] = Counter()
+
+    async def load_and_end() -> int:
         stop = asyncio.Event()
-        asking = asyncio.create_task(clients(server.address, bodies, stop))
-        await asyncio.sleep(2)
+        asking = asyncio.create_task(clients(server.address, bodies, stop, seen))
+        for _ in range(600):
+            await asyncio.sleep(0.1)
+            if seen["right"] > CLIENTS:
+                break
         code = await asyncio.to_thread(server.stop, number)
         await asyncio.sleep(0.3)
         stop.set()
-        return await asking, code
+        await asking
+        return code
 
-    seen, code = asyncio.run(load_and_end())
+    code = asyncio.run(load_and_end())
     assert seen["right"] > CLIENTS, seen
     assert seen["connection error"] > 0, seen  # the server is gone: clients hear of it
     assert seen.keys() <= {"right", "connection error", "503"}, seen

@@ -273,7 +273,7 @@ def test_negatives_of_a_folder_are_written_once_and_belong_to_their_captions(fol
     tokenizer = begun.tokenizer
     for own, negatives in zip(batch.pairs.caption_ids.tolist(), batch.negative_ids.tolist(), strict=True):
         assert [tokenizer.decode(ids) for ids in negatives] in by_caption[tokenizer.decode(own)]
-    assert (folders["pairs"] / "negatives-2-2-2.json").is_file()
+    assert (folders["pairs"] / "hard_negatives-2-2-2.json").is_file()
 
 
 def test_pairs_of_classes(folders: dict[str, Path]) -> None:
@@ -361,18 +361,13 @@ def test_a_mix_trains_resumes_exactly_and_hands_over_to_fine_tuning(folders: dic
 
 
 @pytest.mark.parametrize("name", ["idc-pcl", "idc-pcl-data"])
-def test_ablation_cells_are_valid_and_take_the_same_number_of_steps(name: str, tmp_path: Path) -> None:
+def test_one_setting_reaches_all_stages_of_an_ablation(name: str, tmp_path: Path) -> None:
     path = Path(__file__).resolve().parents[2] / "recipes" / "ablations" / f"{name}.yaml"
     jobs = plan(Ablation.from_yaml(path, ["stages.pretrain.model.vision.resnet=somewhere"]), tmp_path)
-    steps: Counter[Path] = Counter()
+    assert len({job.chain for job in jobs}) == {"idc-pcl": 16, "idc-pcl-data": 8}[name]
     for job in jobs:
-        steps[job.out.parent] += job.recipe.stage.steps
         assert job.recipe.model is not None
-        assert job.recipe.model.vision.resnet == "somewhere"  # one setting reaches all stages
-    alone = [steps.pop(folder) for folder in list(steps) if "half-the-steps" in str(folder)]
-    assert len(set(steps.values())) == 1
-    assert len(steps) == {"idc-pcl": 14, "idc-pcl-data": 8}[name]
-    assert all(2 * count == next(iter(steps.values())) for count in alone)  # the fine-tuning of the others
+        assert job.recipe.model.vision.resnet == "somewhere"
 
 
 @pytest.mark.parametrize(("max_words", "kind"), [(24, SceneNegatives), (12, WrittenNegatives)])

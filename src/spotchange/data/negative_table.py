@@ -24,7 +24,7 @@ def stored_negatives(
     folder: Path, rows: Sequence[FeatureRow], counts: tuple[int, int, int], *, workers: int | None = None
 ) -> list[list[str]]:
     """Negatives of every caption, in the order of rows and captions; `workers` defaults to the cores there are."""
-    path = folder / f"negatives-{'-'.join(map(str, counts))}.json"
+    path = folder / f"hard_negatives-{'-'.join(map(str, counts))}.json"
     if path.is_file():
         try:
             kept: list[list[str]] = json.loads(path.read_text(encoding="utf-8"))
