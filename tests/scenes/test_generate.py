@@ -200,7 +200,10 @@ def test_a_failing_append_is_taken_back(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_interrupted_work_leaves_a_valid_data_set(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "spotchange", "generate", "--pairs", "4000", "--out", str(tmp_path)]
+    # A shell that runs the tests in the background has it ignored, and children inherit that.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     process = subprocess.Popen([*command, "--size", "48x32", "--quality", "fast"], stderr=subprocess.PIPE, text=True)
+    signal.signal(signal.SIGINT, before)
     rows = tmp_path / "train" / "metadata.jsonl"
     waited = time.monotonic()
     while not (rows.exists() and rows.stat().st_size):
@@ -208,7 +211,7 @@ def test_interrupted_work_leaves_a_valid_data_set(tmp_path: Path) -> None:
         assert time.monotonic() - waited < 240
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
-    _, complaint = process.communicate(timeout=240)
+    _, complaint = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "Traceback" not in complaint
     found = list(read_rows(tmp_path, "train"))
