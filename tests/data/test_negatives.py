@@ -143,6 +143,17 @@ def test_one_negative_of_a_change_denies_it() -> None:
     assert not denials & set(writer.write("nothing changed"))
 
 
+def test_pairs_without_a_change_do_not_share_their_negatives() -> None:
+    """The same few for all of them would be known to be false without the pictures."""
+    texts = [*BIRDS, *STREET[:-1]]
+    rows = [FeatureRow(before=n, after=n + 1, captions=(text,)) for n, text in enumerate(texts)]
+    rows += [FeatureRow(before=n, after=n + 1, captions=("nothing changed",)) for n in range(100, 110)]
+    of_denials = write_negatives(rows, (2, 2, 2), workers=1)[len(texts) :]
+    assert {len(set(found)) for found in of_denials} == {6}
+    assert len({tuple(sorted(found)) for found in of_denials}) > 5
+    assert set().union(*of_denials) == set(texts)
+
+
 def test_no_sentence_of_the_same_pair_is_a_negative() -> None:
     own = BIRDS[:3]
     negatives = NegativeWriter(BIRDS).write(own[0], truths=own[1:])

@@ -168,7 +168,7 @@ class StoredNegatives:
 
 
 class WrittenNegatives:
-    """Negatives written as captions come by, and remembered."""
+    """Negatives written as captions come by, and remembered, but for those of pairs without a change."""
 
     def __init__(self, writer: NegativeWriter, truths: dict[str, list[str]], encode: CaptionCoder) -> None:
         self._writer, self._truths, self._encode = writer, truths, encode
