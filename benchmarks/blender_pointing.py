@@ -17,10 +17,10 @@ import numpy as np
 
 import spotchange
 from fidelity import DEFAULT, batch_of, read_rows
-from spotchange.data.rows import read_manifest
+from spotchange.data.metadata import read_manifest
 from spotchange.evaluation.pointing import JUDGED_SIDES, judge_picture
-from spotchange.scenes.arrays import AFTER, BEFORE
-from spotchange.scenes.render import render_ids
+from spotchange.scene import AFTER, BEFORE
+from spotchange.scenes.rendering.renderer import render_ids
 
 SIZE = (480, 320)
 

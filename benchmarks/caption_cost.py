@@ -31,10 +31,10 @@ def main() -> None:
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     print(f"cold `spotchange caption`: {time.perf_counter() - started:.2f} s")
 
-    import spotchange.captioner
+    import spotchange.answering
 
     started = time.perf_counter()
-    captioner = spotchange.captioner.load(options.model, device="cpu", threads=options.threads)
+    captioner = spotchange.answering.load(options.model, device="cpu", threads=options.threads)
     print(f"weights loaded after imports: {time.perf_counter() - started:.2f} s")
     captioner.caption(*pair)
     times = []

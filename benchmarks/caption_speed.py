@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from spotchange.config.scenes import SceneSettings
-from spotchange.scenes.arrays import SceneBatch
+from spotchange.language.checker import check
+from spotchange.language.writer import captions_text, describable, write_captions
+from spotchange.scene import SceneBatch
 from spotchange.scenes.changes import scene_json
-from spotchange.scenes.checker import check
-from spotchange.scenes.world import World
-from spotchange.scenes.writer import captions_text, describable, write_captions
+from spotchange.scenes.sampler import World
 
 CHECKED_SCENES = 2000
 REFERENCES = 6

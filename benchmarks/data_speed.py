@@ -25,10 +25,10 @@ import numpy as np
 from PIL import Image
 
 from spotchange.data import Row, write_rows
-from spotchange.data.disk import DiskSource
 from spotchange.data.shards import list_shards, read_shards, write_shards
 from spotchange.images import read_image, squash
-from spotchange.scenes.vocabulary import build_tokenizer
+from spotchange.language.vocabulary import build_tokenizer
+from spotchange.training.sources.folder import DiskSource
 
 SIDE = 224
 BATCH = 128

@@ -14,9 +14,9 @@ import numpy as np
 import torch
 
 from spotchange.config.scenes import scene_preset
-from spotchange.scenes.arrays import SceneBatch
-from spotchange.scenes.render import QUALITIES, render
-from spotchange.scenes.world import World
+from spotchange.scene import SceneBatch
+from spotchange.scenes.rendering.renderer import QUALITIES, render
+from spotchange.scenes.sampler import World
 
 
 def arrays(batch: SceneBatch) -> dict[str, np.ndarray]:

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from spotchange.scenes import look
-from spotchange.scenes.arrays import COLORS, MATERIAL, MATERIALS, MAX_OBJECTS, SHAPE, SHAPES, SIZES, SceneBatch
-from spotchange.scenes.render import render
+from spotchange.scene import COLORS, MATERIAL, MATERIALS, MAX_OBJECTS, SHAPE, SHAPES, SIZES, SceneBatch
+from spotchange.scenes import appearance as look
+from spotchange.scenes.rendering.renderer import render
 
 WIDTH, HEIGHT = 480, 320
 NAMES = ("before", "after", "same")

@@ -23,7 +23,7 @@ from spotchange.config.model import ModelSettings
 from spotchange.models.build import build_model
 from spotchange.models.clip4idc import Clip4idc
 from spotchange.models.interface import DecodingOptions
-from spotchange.training.regions import REGIONS
+from spotchange.training.compilation import REGIONS
 
 
 def seconds_of(work: Callable[[], object], device: torch.device, repeats: int) -> list[float]:

@@ -92,7 +92,7 @@ def compare_meteor(captions: Captions) -> None:
     """METEOR with its loading, both ways. Needs Java."""
     from pycocoevalcap.meteor.meteor import Meteor as Jar
 
-    from spotchange.metrics.meteor import Meteor
+    from spotchange.metrics.meteor.metric import Meteor
 
     result = {number: [text] for number, text in enumerate(captions[0])}
     truth = dict(enumerate(captions[1]))

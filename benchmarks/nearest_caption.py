@@ -22,8 +22,8 @@ from spotchange.data import Row, read_rows
 from spotchange.files import write_text
 from spotchange.images import read_image
 from spotchange.models.build import preprocessor_for
-from spotchange.models.build_vision import resnet_arguments
-from spotchange.models.grid import GridNetwork
+from spotchange.models.vision.build import resnet_arguments
+from spotchange.models.vision.resnet import GridNetwork
 
 BATCH = 64
 

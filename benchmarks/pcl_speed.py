@@ -26,20 +26,20 @@ import torch
 from spotchange.config.base import apply_override
 from spotchange.config.sources import StreamSource
 from spotchange.config.training import Recipe
-from spotchange.data.batches import PairBatch
-from spotchange.data.feature_cache import FeatureRow, write_features
-from spotchange.data.negatives import NegativeWriter
-from spotchange.scenes.arrays import COLORS, MATERIALS, SHAPES, SIZES
+from spotchange.data.caches.features import FeatureRow, write_features
+from spotchange.data.negatives.retrieval import NegativeWriter
+from spotchange.data.negatives.scenes import SceneNegatives
+from spotchange.language.vocabulary import PAD_ID
+from spotchange.language.writer import captions_text, write_captions
+from spotchange.pairs import PairBatch
+from spotchange.scene import COLORS, MATERIALS, SHAPES, SIZES
 from spotchange.scenes.changes import answers, as_tensors
-from spotchange.scenes.vocabulary import PAD_ID
-from spotchange.scenes.world import World
-from spotchange.scenes.writer import captions_text, write_captions
-from spotchange.training.features import Eyes
-from spotchange.training.feeding import Feeding
-from spotchange.training.pcl_feeding import CaptionCoder, Negatives, WrittenNegatives, scene_captions
+from spotchange.scenes.sampler import World
 from spotchange.training.randomness import seed_everything
 from spotchange.training.run import prepare
-from spotchange.training.scene_negatives import SceneNegatives
+from spotchange.training.sources.build import Feeding
+from spotchange.training.sources.extraction import Eyes
+from spotchange.training.sources.pcl import CaptionCoder, Negatives, WrittenNegatives, scene_captions
 from spotchange.training.start import start_model
 
 BASE: dict[str, Any] = {

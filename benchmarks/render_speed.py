@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 
 from spotchange.config.scenes import SceneSettings
-from spotchange.scenes.arrays import BEFORE, COLOR, MATERIAL, SHAPE, SIZE, SceneBatch
-from spotchange.scenes.frame import PALETTE
-from spotchange.scenes.lighting import LAMPS
-from spotchange.scenes.render import QUALITIES, render
-from spotchange.scenes.world import World
+from spotchange.scene import BEFORE, COLOR, MATERIAL, SHAPE, SIZE, SceneBatch
+from spotchange.scenes.rendering.frame import PALETTE
+from spotchange.scenes.rendering.lights import LAMPS
+from spotchange.scenes.rendering.renderer import QUALITIES, render
+from spotchange.scenes.sampler import World
 
 WIDTH, HEIGHT = 480, 320
 BLENDER = "Blender Cycles"

@@ -32,10 +32,10 @@ def seeded_model(preset: str, folder: Path) -> Path:
     import torch
 
     from spotchange.config.model import ModelSettings
+    from spotchange.language.vocabulary import build_tokenizer
     from spotchange.models.build import build_model, settings_for
-    from spotchange.models.folder import save_model
-    from spotchange.models.preprocess import Preprocessor
-    from spotchange.scenes.vocabulary import build_tokenizer
+    from spotchange.models.vision.preprocess import Preprocessor
+    from spotchange.models.weights.folder import save_model
 
     tokenizer = build_tokenizer()
     settings = settings_for(ModelSettings.model_validate({"preset": preset}), tokenizer)

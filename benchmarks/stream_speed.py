@@ -17,8 +17,8 @@ import numpy as np
 import torch
 
 from spotchange.config.scenes import scene_preset
+from spotchange.scenes.sampler import World
 from spotchange.scenes.stream import SceneStream
-from spotchange.scenes.world import World
 
 
 def wait(device: str) -> None:

@@ -22,8 +22,8 @@ import torch
 from spotchange.config.base import apply_override, read_yaml
 from spotchange.config.model import ModelSettings
 from spotchange.config.training import Recipe
-from spotchange.data.batches import PairBatch
-from spotchange.scenes.arrays import ATTRIBUTE_VALUES
+from spotchange.pairs import PairBatch
+from spotchange.scene import ATTRIBUTE_VALUES
 from spotchange.training.loop import Trainer
 from spotchange.training.run import prepare
 

@@ -12,20 +12,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from spotchange.captioner import Captioner, load
+    from spotchange.answering import Captioner, load
     from spotchange.errors import SpotchangeError
-    from spotchange.types import CaptionResult, Region
+    from spotchange.results import CaptionResult, Region
 
 __version__ = "0.1.0"
 __all__ = ["CaptionResult", "Captioner", "Region", "SpotchangeError", "__version__", "load"]
 
 # Resolved on first use, so that `import spotchange` and the command line's help stay instant.
 _HOMES = {
-    "CaptionResult": "spotchange.types",
-    "Captioner": "spotchange.captioner",
-    "Region": "spotchange.types",
+    "CaptionResult": "spotchange.results",
+    "Captioner": "spotchange.answering",
+    "Region": "spotchange.results",
     "SpotchangeError": "spotchange.errors",
-    "load": "spotchange.captioner",
+    "load": "spotchange.answering",
 }
 
 

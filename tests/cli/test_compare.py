@@ -24,10 +24,10 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     import torch
 
     from spotchange.config.model import ModelSettings
+    from spotchange.language.vocabulary import build_tokenizer
     from spotchange.models.build import build_model, settings_for
-    from spotchange.models.folder import save_model
-    from spotchange.models.preprocess import Preprocessor
-    from spotchange.scenes.vocabulary import build_tokenizer
+    from spotchange.models.vision.preprocess import Preprocessor
+    from spotchange.models.weights.folder import save_model
 
     tokenizer = build_tokenizer()
     settings = settings_for(ModelSettings.model_validate({"preset": "spotchange-tiny"}), tokenizer)

@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 from spotchange.cli.main import app
 from spotchange.config.model import ModelSettings
 from spotchange.errors import SpotchangeError
+from spotchange.language.vocabulary import build_tokenizer
 from spotchange.models.build import build_model, preprocessor_for
-from spotchange.models.folder import save_model
-from spotchange.scenes.vocabulary import build_tokenizer
+from spotchange.models.weights.folder import save_model
 
 MODEL = {
     "preset": "idc-pcl-resnet50",

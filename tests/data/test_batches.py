@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from spotchange.data import batches
+from spotchange import pairs as batches
 
 
 @pytest.fixture

@@ -13,13 +13,13 @@ import torch
 from PIL import Image
 
 from spotchange.data import Row, read_rows, write_rows
-from spotchange.data.batches import PairBatch
-from spotchange.data.cache import open_cache
-from spotchange.data.disk import DiskSource
-from spotchange.data.index import CELLS, RowIndex, change_cells
+from spotchange.data.caches.images import open_cache
+from spotchange.data.caches.index import CELLS, RowIndex, change_cells
 from spotchange.errors import ConfigError, DataError
 from spotchange.images import read_image, squash
-from spotchange.scenes.vocabulary import build_tokenizer
+from spotchange.language.vocabulary import build_tokenizer
+from spotchange.pairs import PairBatch
+from spotchange.training.sources.folder import DiskSource
 
 
 def open_source(folder: Path, **options) -> DiskSource:
@@ -249,7 +249,7 @@ def test_a_broken_build_goes_on_where_it_stopped(make_set, monkeypatch: pytest.M
             raise KeyboardInterrupt
         return read_image(path, **options)
 
-    monkeypatch.setattr("spotchange.data.cache.read_image", stop_after_five)
+    monkeypatch.setattr("spotchange.data.caches.images.read_image", stop_after_five)
     with pytest.raises(KeyboardInterrupt):
         open_cache(folder, "train", height=8, width=8, workers=1)
     assert [path.suffix for path in (folder / ".spotchange").iterdir() if path.is_dir()] == [".building"]
@@ -257,7 +257,8 @@ def test_a_broken_build_goes_on_where_it_stopped(make_set, monkeypatch: pytest.M
     del opened[:]
     counts = []
     monkeypatch.setattr(
-        "spotchange.data.cache.read_image", lambda path, **o: opened.append(Path(path).name) or read_image(path, **o)
+        "spotchange.data.caches.images.read_image",
+        lambda path, **o: opened.append(Path(path).name) or read_image(path, **o),
     )
     cache = open_cache(folder, "train", height=8, width=8, workers=1, advance=lambda *numbers: counts.append(numbers))
     assert len(opened) == 12 - 5
@@ -302,8 +303,8 @@ def test_pictures_kept_on_the_device_are_read_once(make_set, monkeypatch: pytest
     folder = make_set(scenes=5)
     from_disk = open_source(folder, seed=3)
     expected = [from_disk.next_batch() for _ in range(4)]
-    monkeypatch.setattr("spotchange.data.disk.fits_on", lambda device, size: True)
-    monkeypatch.setattr("spotchange.data.pair_reader._PICTURES_AT_ONCE", 4)
+    monkeypatch.setattr("spotchange.training.sources.folder.fits_on", lambda device, size: True)
+    monkeypatch.setattr("spotchange.data.caches.reader._PICTURES_AT_ONCE", 4)
     kept = open_source(folder, seed=3, workers=2)
     (pictures,) = folder.rglob("pictures.bin")
     pictures.write_bytes(bytes(pictures.stat().st_size))

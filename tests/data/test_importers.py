@@ -18,7 +18,7 @@ from spotchange.data.check import check_dataset
 from spotchange.data.importers import clevr_change, image_editing_request, spot_the_diff
 from spotchange.data.importers.base import Problems
 from spotchange.data.importers.catalog import IMPORTERS, get_importer
-from spotchange.data.importers.run import import_dataset
+from spotchange.data.importers.convert import import_dataset
 from spotchange.errors import DataError, InputError
 
 

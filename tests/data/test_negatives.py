@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 
 from spotchange.config.scenes import scene_preset
-from spotchange.data.falsehood import is_false, is_false_of_picture
-from spotchange.data.feature_cache import FeatureRow
-from spotchange.data.negative_table import write_negatives
-from spotchange.data.negatives import NegativeWriter, confused
-from spotchange.data.similar_captions import SimilarCaptions
-from spotchange.data.word_kinds import WordKinds, words_of
+from spotchange.data.caches.features import FeatureRow
+from spotchange.data.negatives.falsehood import is_false, is_false_of_picture
+from spotchange.data.negatives.retrieval import NegativeWriter, confused
+from spotchange.data.negatives.similar_captions import SimilarCaptions
+from spotchange.data.negatives.table import write_negatives
+from spotchange.data.negatives.word_kinds import WordKinds, words_of
 from spotchange.errors import DataError
+from spotchange.language.checker import check
+from spotchange.language.descriptions import describe_picture
+from spotchange.language.writer import captions_text, write_captions
 from spotchange.scenes.changes import describe_object, scene_json
-from spotchange.scenes.checker import check
-from spotchange.scenes.descriptions import describe_picture
-from spotchange.scenes.world import World
-from spotchange.scenes.writer import captions_text, write_captions
+from spotchange.scenes.sampler import World
 
 BIRDS = [
     "animal1 is brown with white tuft while animal2 is orange",

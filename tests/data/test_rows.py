@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spotchange.data import Row, RowProblem, list_splits, read_manifest, read_rows, write_rows
-from spotchange.data.rows import append_rows, parse_row
+from spotchange.data.metadata import append_rows, parse_row
 from spotchange.errors import DataError
 
 

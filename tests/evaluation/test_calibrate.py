@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from spotchange.captioner.calibration import Calibration, Familiarity, expected_calibration_error
+from spotchange.answering.calibration import Calibration, Familiarity, expected_calibration_error
 from spotchange.errors import ModelError
 from spotchange.evaluation.calibrate import RELATION_WORDS, Outputs, fit, report, write
 

@@ -11,11 +11,11 @@ import pytest
 
 from spotchange.data import Row, read_rows
 from spotchange.errors import ConfigError, DataError, InputError
-from spotchange.evaluation.outputs import SystemOutputs, outputs_from_file, outputs_from_model
-from spotchange.evaluation.report import ranked_rows, report_html, write_report
+from spotchange.evaluation.predictions import SystemOutputs, outputs_from_file, outputs_from_model
 from spotchange.evaluation.run import EvaluationOptions, evaluate
-from spotchange.evaluation.tables import tables_of
 from spotchange.metrics import score
+from spotchange.reports.evaluation_report import ranked_rows, report_html, write_report
+from spotchange.reports.tables import tables_of
 
 OPTIONS = EvaluationOptions(meteor=False)
 

@@ -19,10 +19,10 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     import torch
 
     from spotchange.config.model import ModelSettings
+    from spotchange.language.vocabulary import build_tokenizer
     from spotchange.models.build import build_model, settings_for
-    from spotchange.models.folder import save_model
-    from spotchange.models.preprocess import Preprocessor
-    from spotchange.scenes.vocabulary import build_tokenizer
+    from spotchange.models.vision.preprocess import Preprocessor
+    from spotchange.models.weights.folder import save_model
 
     settings = ModelSettings.model_validate(
         {
@@ -82,7 +82,7 @@ def test_the_tables_for_people(model_folder: Path, data_set: Path) -> None:
 
 
 def test_embeddings_rank_what_they_are_made_of(model_folder: Path, data_set: Path) -> None:
-    from spotchange.captioner import load
+    from spotchange.answering import load
     from spotchange.evaluation.retrieval import embed_pairs, embed_texts, rank_captions, rank_pairs
 
     captioner = load(model_folder, device="cpu")

@@ -15,8 +15,8 @@ from captions import editing_requests, made, spot_the_diff
 from standard_tools import jar_scores, meteor_jar, strange_captions
 
 from spotchange.errors import InputError, MissingExtraError
-from spotchange.metrics.meteor import Meteor, corpus_statistics, meteor_scores
-from spotchange.metrics.meteor_data import MeteorData, load_meteor_data
+from spotchange.metrics.meteor.data import MeteorData, load_meteor_data
+from spotchange.metrics.meteor.metric import Meteor, corpus_statistics, meteor_scores
 from spotchange.metrics.scoring import token_sentences
 
 RECORDED = json.loads((Path(__file__).parent / "fixtures" / "standard_tools.json").read_text(encoding="utf-8"))[

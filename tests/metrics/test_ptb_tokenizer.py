@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from standard_tools import ptb_sentences, strange_captions
 
-from spotchange.metrics.ptb_tokenizer import PUNCTUATION, tokenize, tokenize_all
+from spotchange.metrics.ptb.tokenizer import PUNCTUATION, tokenize, tokenize_all
 
 RECORDED = json.loads((Path(__file__).parent / "fixtures" / "standard_tools.json").read_text(encoding="utf-8"))
 LINE_ENDS = ["\r", "\n", "\r\n", "\x0b", "\x0c", "\x85", "\u2028", "\u2029"]

@@ -18,7 +18,7 @@ def test_without_the_extra_one_line_says_how_to_get_it(monkeypatch: pytest.Monke
     def refuse(self: object) -> None:
         raise MissingExtraError("METEOR", extra="metrics")
 
-    monkeypatch.setattr("spotchange.metrics.meteor.Meteor.__init__", refuse)
+    monkeypatch.setattr("spotchange.metrics.meteor.metric.Meteor.__init__", refuse)
     result = score(PREDICTIONS, BY_ID)
     assert "METEOR" not in result.corpus
     assert "meteor:absent" in result.signature
@@ -28,7 +28,7 @@ def test_without_the_extra_one_line_says_how_to_get_it(monkeypatch: pytest.Monke
 
 def test_subsets_and_resampling_agree_with_meteor_itself() -> None:
     pytest.importorskip("pycocoevalcap", reason="the extra 'metrics' is not installed")
-    from spotchange.metrics.meteor import Meteor
+    from spotchange.metrics.meteor.metric import Meteor
 
     scorer = Scorer(BY_ID)
     whole = scorer.score(PREDICTIONS)

@@ -12,11 +12,11 @@ from typer.testing import CliRunner
 
 from spotchange.cli.models import app
 from spotchange.errors import InputError, ModelError
-from spotchange.models.attention_maps import attention_figure, attention_maps
+from spotchange.language.vocabulary import build_tokenizer
 from spotchange.models.build import build_model, settings_for
-from spotchange.models.folder import save_model
-from spotchange.models.preprocess import Preprocessor
-from spotchange.scenes.vocabulary import build_tokenizer
+from spotchange.models.explain.attention import attention_figure, attention_maps
+from spotchange.models.vision.preprocess import Preprocessor
+from spotchange.models.weights.folder import save_model
 
 
 @torch.no_grad()

@@ -14,7 +14,7 @@ from spotchange.errors import ConfigError, ModelError
 from spotchange.models.build import build_model, preprocessor_for
 from spotchange.models.clip4idc import Clip4idc
 from spotchange.models.interface import DecodingOptions
-from spotchange.models.transformers_door import import_transformers
+from spotchange.models.weights.transformers_import import import_transformers
 
 
 def count(settings: ModelSettings) -> int:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from spotchange.models.importing import import_model
-from spotchange.models.transformers_door import import_transformers
+from spotchange.models.weights.imports import import_model
+from spotchange.models.weights.transformers_import import import_transformers
 
 TOLERANCE = {"atol": 1e-5, "rtol": 1e-5}
 

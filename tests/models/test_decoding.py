@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from spotchange.errors import InputError
-from spotchange.models import decoding
 from spotchange.models.clip4idc import Clip4idc
-from spotchange.models.decoding import SpecialIds
+from spotchange.models.decoding.search import SpecialIds
+from spotchange.models.decoding import search as decoding
 from spotchange.models.interface import DecodingOptions
 
 SPECIAL = SpecialIds(begin=1, end=2, pad=0)

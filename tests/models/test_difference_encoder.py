@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from spotchange.models.difference_encoder import DifferenceEncoder, StandardCells
-from spotchange.models.initialise import initialise
+from spotchange.models.weights.initialise import initialise
 
 
 def like_a_resnet(pairs: int = 64) -> Tensor:

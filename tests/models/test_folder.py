@@ -12,11 +12,11 @@ from PIL import Image
 
 from spotchange.config.model import ModelSettings
 from spotchange.errors import InputError, ModelError
+from spotchange.language.vocabulary import build_tokenizer
 from spotchange.models.build import build_model, vocabulary_of
-from spotchange.models.folder import INDEX, LoadedModel, load_model, save_model
 from spotchange.models.interface import DecodingOptions
-from spotchange.models.preprocess import Preprocessor
-from spotchange.scenes.vocabulary import build_tokenizer
+from spotchange.models.vision.preprocess import Preprocessor
+from spotchange.models.weights.folder import INDEX, LoadedModel, load_model, save_model
 
 
 @pytest.fixture

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import torch
 
-from spotchange.models.folder import load_model, save_model
+from spotchange.language.vocabulary import build_tokenizer
 from spotchange.models.interface import DecodingOptions
-from spotchange.models.preprocess import Preprocessor
-from spotchange.scenes.vocabulary import build_tokenizer
+from spotchange.models.vision.preprocess import Preprocessor
+from spotchange.models.weights.folder import load_model, save_model
 
 
 @torch.no_grad()
 def test_there_and_back(make_settings: Callable, pictures: Callable, tmp_path: Path) -> None:
     from spotchange.models.build import build_model, settings_for
-    from spotchange.models.hub import SpotchangeModel, transformers
+    from spotchange.models.weights.hub import SpotchangeModel, transformers
 
     tokenizer = build_tokenizer()
     settings = settings_for(make_settings(), tokenizer)
@@ -59,7 +59,7 @@ def test_loading_and_captioning_import_no_transformers(make_settings: Callable, 
     program = f"""
 import sys
 from PIL import Image
-from spotchange.models.folder import load_model
+from spotchange.models.weights.folder import load_model
 from spotchange.models.interface import DecodingOptions
 loaded = load_model({str(tmp_path / "model")!r})
 pictures = [loaded.preprocess([Image.new("RGB", (20, 20), colour)]) for colour in ("red", "blue")]

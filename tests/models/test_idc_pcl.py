@@ -12,18 +12,18 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from spotchange.captioner.calibration import Calibration
-from spotchange.captioner.captioner import Captioner
+from spotchange.answering.calibration import Calibration
+from spotchange.answering.captioner import Captioner
 from spotchange.config.model import PRESETS, ModelSettings
 from spotchange.errors import ConfigError, ModelError
-from spotchange.models.alignment import alignment_figure, word_alignment
+from spotchange.language.vocabulary import build_tokenizer
 from spotchange.models.build import build_model, preprocessor_for
 from spotchange.models.cross_modal import everyone_sees_words, words_see_back, words_see_back_beside_masks
-from spotchange.models.folder import load_model, save_model
+from spotchange.models.explain.alignment import alignment_figure, word_alignment
 from spotchange.models.idc_pcl import IdcPcl
 from spotchange.models.interface import DecodingOptions
-from spotchange.models.transfer import take_weights
-from spotchange.scenes.vocabulary import build_tokenizer
+from spotchange.models.weights.folder import load_model, save_model
+from spotchange.models.weights.transfer import take_weights
 
 TINY: dict[str, Any] = {
     "preset": "idc-pcl-resnet50",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from spotchange.models.likeliest import likeliest
+from spotchange.models.decoding.argmax import likeliest
 
 
 @pytest.mark.parametrize("forbid", [False, True])
@@ -35,7 +35,7 @@ def test_coarse_scores_keep_fine_probabilities() -> None:
 @pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("words", [2, 80, 2048, 49408])
 def test_kernel_equals_torch(kind: torch.dtype, words: int) -> None:
-    from spotchange.models.likeliest_kernel import likeliest_in_one_pass
+    from spotchange.models.decoding.argmax_kernel import likeliest_in_one_pass
 
     torch.manual_seed(0)
     scores = (3 * torch.randn(33, words, device="cuda")).to(kind)

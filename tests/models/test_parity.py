@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from spotchange.models.folder import LoadedModel
-from spotchange.models.importing import import_model
 from spotchange.models.interface import VisualState
+from spotchange.models.weights.folder import LoadedModel
+from spotchange.models.weights.imports import import_model
 
 TRUTH: dict[str, Any] = json.loads(Path(__file__).with_name("clip4idc_parity.json").read_text())
 TOLERANCE = {"atol": 1e-4, "rtol": 0}

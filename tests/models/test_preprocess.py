@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 
 from spotchange.errors import ModelError
-from spotchange.models.preprocess import CLIP_MEAN, CLIP_STD, Preprocessor, to_tensor
+from spotchange.models.vision.preprocess import CLIP_MEAN, CLIP_STD, Preprocessor, to_tensor
 
 
 def picture(width: int, height: int, seed: int = 0) -> Image.Image:

@@ -11,11 +11,11 @@ from typer.testing import CliRunner
 from spotchange.cli.main import app
 from spotchange.config.model import ModelSettings
 from spotchange.errors import InputError
+from spotchange.language.vocabulary import build_tokenizer
 from spotchange.models.build import build_model, settings_for
-from spotchange.models.folder import load_model, save_model
-from spotchange.models.preprocess import Preprocessor
-from spotchange.models.soup import average
-from spotchange.scenes.vocabulary import build_tokenizer
+from spotchange.models.vision.preprocess import Preprocessor
+from spotchange.models.weights.averaging import average
+from spotchange.models.weights.folder import load_model, save_model
 
 
 def make(folder: Path, seed: int, **captioner: int) -> Path:

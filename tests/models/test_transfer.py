@@ -9,8 +9,8 @@ import torch
 
 from spotchange.errors import ModelError
 from spotchange.models.build import build_model
-from spotchange.models.picture_encoder import interpolate_positions
-from spotchange.models.transfer import refit, take_weights
+from spotchange.models.vision.vit import interpolate_positions
+from spotchange.models.weights.transfer import refit, take_weights
 
 
 def test_blocks_keep_their_place_in_another_split(make_settings: Callable, make_model: Callable) -> None:

@@ -7,15 +7,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from spotchange.scenes.arrays import (
-    ADD,
-    DROP,
-    MAX_OBJECTS,
-    MOVE,
-    RECOLOR,
-    RETEXTURE,
-    SceneBatch,
-)
+from spotchange.pairs import ADD, DROP, MOVE, RECOLOR, RETEXTURE
+from spotchange.scene import MAX_OBJECTS, SceneBatch
 
 CAMERA = np.array([7.48, -6.51, 5.34])
 LIMITS = (8, 3, 2, 2)

@@ -9,9 +9,7 @@ import numpy as np
 import pytest
 
 from spotchange.errors import DataError
-from spotchange.scenes.arrays import CHANGE_TYPES
-from spotchange.scenes.changes import facts, scene_json
-from spotchange.scenes.checker import (
+from spotchange.language.checker import (
     change_type_of,
     check,
     check_facts,
@@ -19,9 +17,11 @@ from spotchange.scenes.checker import (
     has_all_attributes,
     says_no_change,
 )
-from spotchange.scenes.reading import KNOWN_WORDS
-from spotchange.scenes.vocabulary import WORDS
-from spotchange.scenes.writer import captions_text, describable, write_captions
+from spotchange.language.grammar import KNOWN_WORDS
+from spotchange.language.vocabulary import WORDS
+from spotchange.language.writer import captions_text, describable, write_captions
+from spotchange.pairs import CHANGE_TYPES
+from spotchange.scenes.changes import facts, scene_json
 
 COLORS = ("gray", "red", "blue", "green", "brown", "purple", "cyan", "yellow")
 OTHER_KIND = {

@@ -7,11 +7,11 @@ import re
 import numpy as np
 import pytest
 
-from spotchange.scenes.arrays import AFTER, BEFORE, SAME
+from spotchange.language.checker import check
+from spotchange.language.descriptions import CLASS_NAMES, describe_picture, object_classes
+from spotchange.language.vocabulary import WORDS
+from spotchange.scene import AFTER, BEFORE, SAME
 from spotchange.scenes.changes import scene_json
-from spotchange.scenes.checker import check
-from spotchange.scenes.descriptions import CLASS_NAMES, describe_picture, object_classes
-from spotchange.scenes.vocabulary import WORDS
 
 PICTURES = {BEFORE: ("before", "before"), AFTER: ("after", "after"), SAME: ("before", "same")}
 RELATION = re.compile(r" is (?=left|right|to|on|behind|in)")

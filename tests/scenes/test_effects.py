@@ -9,7 +9,7 @@ import pytest
 import torch
 from PIL import Image
 
-from spotchange.scenes.effects import MOST_NOISE, _compress, apply_effects, uniform
+from spotchange.scenes.rendering.effects import MOST_NOISE, _compress, apply_effects, uniform
 
 OFF = {"blur": 0.0, "noise": 0.0, "jpeg": 0.0}
 

@@ -16,15 +16,16 @@ import numpy as np
 import pytest
 
 from spotchange.config.scenes import DatasetPlan, SceneSettings
-from spotchange.data.rows import read_rows
+from spotchange.data.metadata import read_rows
 from spotchange.errors import ConfigError, InputError
 from spotchange.images import read_image
-from spotchange.scenes.arrays import AFTER, CHANGE_TYPES
-from spotchange.scenes.checker import check
+from spotchange.language.checker import check
+from spotchange.pairs import CHANGE_TYPES
+from spotchange.scene import AFTER
+from spotchange.scenes.dataset import generate_split
 from spotchange.scenes.export import _iou, mean_iou, object_boxes
-from spotchange.scenes.generate import generate_split
-from spotchange.scenes.render import render_ids
-from spotchange.scenes.world import World
+from spotchange.scenes.rendering.renderer import render_ids
+from spotchange.scenes.sampler import World
 
 
 def plan(**changes: Any) -> DatasetPlan:

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from spotchange.cli.main import app
 from spotchange.config.scenes import SPLIT_SCENES, proportional_scenes
-from spotchange.data.rows import read_rows
+from spotchange.data.metadata import read_rows
 from spotchange.errors import SpotchangeError
 
 SMALL = ("--size", "48x32", "--quality", "fast", "--device", "cpu")

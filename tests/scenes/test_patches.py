@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from spotchange.config.scenes import SceneSettings
-from spotchange.scenes.arrays import SHAPE
+from spotchange.scene import SHAPE
 from spotchange.scenes.changes import as_tensors
-from spotchange.scenes.patches import LEAST_SHARE, patch_shares, patch_truth
-from spotchange.scenes.world import World
+from spotchange.scenes.patch_labels import LEAST_SHARE, patch_shares, patch_truth
+from spotchange.scenes.sampler import World
 
 
 def test_shares_are_pixels_counted_patch_by_patch() -> None:

@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 
 from spotchange.errors import ConfigError
-from spotchange.scenes import look, render_cpu
-from spotchange.scenes import render as renderer
-from spotchange.scenes.arrays import AFTER, BEFORE, COLORS, MATERIALS, MAX_OBJECTS, SAME, SHAPES, SIZES, SceneBatch
-from spotchange.scenes.render import render, render_ids, visible_pixels
+from spotchange.scene import AFTER, BEFORE, COLORS, MATERIALS, MAX_OBJECTS, SAME, SHAPES, SIZES, SceneBatch
+from spotchange.scenes import appearance
+from spotchange.scenes.rendering import cpu as render_cpu
+from spotchange.scenes.rendering import renderer as renderer
+from spotchange.scenes.rendering.renderer import render, render_ids, visible_pixels
 
 WIDTH, HEIGHT = 96, 64
 
@@ -41,7 +42,7 @@ def scene(*things: tuple[str, str, str, str, float, float], scene_id: int = 7, a
         placement=placement,
         camera=np.array([[[7.48, -6.51, 5.34], [7.0, -6.0, 6.0], [8.0, -7.0, 5.0]]], np.float32),
         lamps=np.zeros((1, 3, 3), np.float32),
-        look=look.neutral(1),
+        look=appearance.neutral(1),
         change=np.ones(1, np.int8),
         target=np.zeros((1, 2), np.int8),
     )
@@ -190,10 +191,10 @@ def test_fast_and_faithful_agree():
 
 def test_look_changes_what_it_names():
     batch = scene(SPHERE)
-    darker = replace(batch, look=batch.look.copy())
-    darker.look[:, look.EXPOSURE] = 0.5
-    reddish = replace(batch, look=batch.look.copy())
-    reddish.look[:, look.GROUND_RED] = 1.0
+    darker = replace(batch, look=batch.appearance.copy())
+    darker.look[:, appearance.EXPOSURE] = 0.5
+    reddish = replace(batch, look=batch.appearance.copy())
+    reddish.look[:, appearance.GROUND_RED] = 1.0
     plain = draw(batch).images[0, 0].astype(float)
     assert draw(darker).images.mean() < 0.8 * plain.mean()
     gain = draw(reddish).images[0, 0].astype(float) - plain
@@ -218,7 +219,7 @@ import sys
 import numpy as np
 sys.path.insert(0, sys.argv[1])
 import test_render
-from spotchange.scenes import render_cuda
+from spotchange.scenes.rendering import cuda as render_cuda
 render_cuda._view = lambda array: array
 render_cuda._stream = lambda: 0
 render_cuda._scratch = lambda shape, kind, like: np.zeros(shape, kind)
@@ -288,7 +289,7 @@ DRAW_ONE = """
 import sys
 sys.path.insert(0, sys.argv[1])
 from test_render import SPHERE, scene
-from spotchange.scenes.render import render_ids
+from spotchange.scenes.rendering.renderer import render_ids
 assert render_ids(scene(SPHERE), width=24, height=16).any()
 """
 

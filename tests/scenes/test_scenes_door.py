@@ -19,6 +19,6 @@ def test_every_exported_name_resolves() -> None:
 
 
 def test_words_come_without_the_compiler() -> None:
-    program = "import sys, spotchange.scenes.vocabulary; print({'numba', 'torch'} & set(sys.modules))"
+    program = "import sys, spotchange.language.vocabulary; print({'numba', 'torch'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"

@@ -9,9 +9,9 @@ import torch
 
 from spotchange.config.scenes import LookRandomness, SceneSettings, scene_preset
 from spotchange.errors import ConfigError
-from spotchange.scenes.arrays import ADD, CHANGE_TYPES, DROP, RECOLOR, RETEXTURE
+from spotchange.language.vocabulary import BOS_ID, EOS_ID, PAD_ID, decode, encode
+from spotchange.pairs import ADD, CHANGE_TYPES, DROP, RECOLOR, RETEXTURE
 from spotchange.scenes.stream import RELATION_IDS, SceneStream, StreamBatch, plainest, world_seed
-from spotchange.scenes.vocabulary import BOS_ID, EOS_ID, PAD_ID, decode, encode
 
 PLAIN = SceneSettings()
 

@@ -12,25 +12,12 @@ import torch
 
 from spotchange.config.scenes import SPLIT_SCENES, SceneSettings, scene_preset
 from spotchange.errors import ConfigError
-from spotchange.scenes import world, world_cuda
-from spotchange.scenes.arrays import (
-    ADD,
-    AFTER,
-    BEFORE,
-    CHANGE_TYPES,
-    COLOR,
-    DROP,
-    MATERIAL,
-    MOVE,
-    RECOLOR,
-    RETEXTURE,
-    SAME,
-    SHAPE,
-    SIZE,
-    SceneBatch,
-)
-from spotchange.scenes.render import visible_pixels
-from spotchange.scenes.world import World
+from spotchange.pairs import ADD, CHANGE_TYPES, DROP, MOVE, RECOLOR, RETEXTURE
+from spotchange.scene import AFTER, BEFORE, COLOR, MATERIAL, SAME, SHAPE, SIZE, SceneBatch
+from spotchange.scenes import sampler as world
+from spotchange.scenes import sampler_cuda as world_cuda
+from spotchange.scenes.rendering.renderer import visible_pixels
+from spotchange.scenes.sampler import World
 
 RADII = np.array([0.7, 0.35])
 HOME = np.array([7.48, -6.51, 5.34])

@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 
 from spotchange.errors import InputError
-from spotchange.scenes.arrays import ADD, ATTRIBUTE_VALUES, COLOR, MATERIAL, SHAPE, SceneBatch
-from spotchange.scenes.changes import scene_json
-from spotchange.scenes.checker import check
-from spotchange.scenes.phrases import MAX_WORDS
-from spotchange.scenes.vocabulary import (
+from spotchange.language.checker import check
+from spotchange.language.phrases import MAX_WORDS
+from spotchange.language.vocabulary import (
     BOS_ID,
     EOS_ID,
     PAD_ID,
@@ -22,7 +20,10 @@ from spotchange.scenes.vocabulary import (
     decode,
     encode,
 )
-from spotchange.scenes.writer import captions_text, describable, write_captions
+from spotchange.language.writer import captions_text, describable, write_captions
+from spotchange.pairs import ADD
+from spotchange.scene import ATTRIBUTE_VALUES, COLOR, MATERIAL, SHAPE, SceneBatch
+from spotchange.scenes.changes import scene_json
 
 PER_PAIR = 8
 

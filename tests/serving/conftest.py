@@ -21,7 +21,7 @@ import pytest
 import torch
 from PIL import Image
 
-from spotchange.captioner import Captioner, load
+from spotchange.answering import Captioner, load
 
 OUTSIDE = "outside.log"
 # Loaded by every server's interpreter: writes down each name it looks up and each address it calls beyond loopback.
@@ -55,10 +55,10 @@ def one_thread() -> Iterator[None]:
 def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Random weights, large enough that answers differ from pair to pair."""
     from spotchange.config.model import ModelSettings
+    from spotchange.language.vocabulary import build_tokenizer
     from spotchange.models.build import build_model, settings_for
-    from spotchange.models.folder import save_model
-    from spotchange.models.preprocess import Preprocessor
-    from spotchange.scenes.vocabulary import build_tokenizer
+    from spotchange.models.vision.preprocess import Preprocessor
+    from spotchange.models.weights.folder import save_model
 
     tokenizer = build_tokenizer()
     settings = settings_for(ModelSettings.model_validate({"preset": "spotchange-tiny"}), tokenizer)

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 from starlette.testclient import TestClient
 
-from spotchange.captioner import Captioner
+from spotchange.answering import Captioner
 from spotchange.serving.app import Service
 from spotchange.serving.settings import ServerSettings
 

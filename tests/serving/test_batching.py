@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from spotchange.captioner import CaptionOptions
-from spotchange.serving.batching import Batcher, NoPlaceError
+from spotchange.answering import CaptionOptions
+from spotchange.serving.engine.queue import Batcher, NoPlaceError
 
 OPTIONS = CaptionOptions()
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from spotchange.serving.disguise import Disguise
+from spotchange.serving.page.disguise import Disguise
 
 
 def test_paths_out_are_names_and_names_in_are_paths() -> None:

@@ -8,8 +8,8 @@ import pytest
 import torch
 from PIL import Image
 
-from spotchange.captioner import CaptionOptions
-from spotchange.serving.lanes import Lanes, split
+from spotchange.answering import CaptionOptions
+from spotchange.serving.engine.workers import Lanes, split
 
 
 @pytest.mark.parametrize(("count", "parts", "sizes"), [(1, 2, [1]), (2, 2, [1, 1]), (5, 2, [2, 3]), (16, 3, [5, 5, 6])])

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from spotchange.captioner import Captioner
+from spotchange.answering import Captioner
 from spotchange.serving.app import Service
 from spotchange.serving.settings import ServerSettings
 

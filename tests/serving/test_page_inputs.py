@@ -11,9 +11,9 @@ from types import SimpleNamespace
 import gradio as gr
 import pytest
 
-from spotchange.serving.page_inputs import files_input, picture_input
-from spotchange.serving.pair_files import pairs_of_folders, pairs_of_zip
-from spotchange.serving.problems import Problem
+from spotchange.serving.api.problems import Problem
+from spotchange.serving.page.inputs import files_input, picture_input
+from spotchange.serving.page.pair_files import pairs_of_folders, pairs_of_zip
 from spotchange.serving.settings import ServerSettings
 
 Draw = Callable[..., bytes]

@@ -12,9 +12,9 @@ import pytest
 from PIL import Image
 
 from spotchange.errors import InputError
-from spotchange.serving.problems import Problem
+from spotchange.serving.api.problems import Problem
+from spotchange.serving.api.uploads import check_picture, decode_base64, is_polyglot, read_checked_pair
 from spotchange.serving.settings import ServerSettings, read_api_key
-from spotchange.serving.uploads import check_picture, decode_base64, is_polyglot, read_checked_pair
 
 SETTINGS = ServerSettings(max_picture_bytes=200_000, max_pixels=1_000_000, max_decoded_pixels=2_000_000)
 Draw = Callable[..., bytes]

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from spotchange.config.model import ModelSettings
-from spotchange.data.batches import PairBatch
+from spotchange.language.vocabulary import BOS_ID, EOS_ID, PAD_ID, SPECIAL_TOKENS, TOKENS
 from spotchange.models.build import build_model
-from spotchange.scenes.vocabulary import BOS_ID, EOS_ID, PAD_ID, SPECIAL_TOKENS, TOKENS
+from spotchange.pairs import PairBatch
 
 TINY = {
     "preset": "spotchange-tiny",

@@ -19,7 +19,7 @@ def main(rank: int, rendezvous: str, out: Path) -> None:
     spec.loader.exec_module(whole_batch)
     torch.set_num_threads(1)
     distributed.init_process_group("gloo", init_method=rendezvous, rank=rank, world_size=2)
-    from spotchange.training import processes
+    from spotchange.training.distributed import mean_over_processes
 
     found = {}
     for kind in whole_batch.KINDS:
@@ -28,7 +28,7 @@ def main(rank: int, rendezvous: str, out: Path) -> None:
         parallel = DistributedDataParallel(objective, find_unused_parameters=True)
         results = parallel(batch[rank * half : (rank + 1) * half])
         results["loss"].backward()
-        loss = processes.mean_over_processes({"loss": results["loss"]})["loss"]
+        loss = mean_over_processes({"loss": results["loss"]})["loss"]
         found[kind] = {"loss": loss, "gradients": whole_batch.gradients(objective)}
     if rank == 0:
         torch.save(found, out)

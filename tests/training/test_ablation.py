@@ -9,7 +9,7 @@ import pytest
 
 from spotchange.config.ablation import Ablation
 from spotchange.errors import ConfigError
-from spotchange.training.ablation import Row, as_json, collect, plan, rank_correlation, run_jobs
+from spotchange.training.ablation.table import Row, as_json, collect, plan, rank_correlation, run_jobs
 from spotchange.training.stopping import StopRequest
 
 FOLDER = Path(__file__).resolve().parents[2] / "recipes" / "ablations"

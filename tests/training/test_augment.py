@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from spotchange.config.sources import AugmentSettings
-from spotchange.data.batches import PairBatch
-from spotchange.training.augment import augment, changed_box, draw_window
+from spotchange.pairs import PairBatch
+from spotchange.training.sources.augment import augment, changed_box, draw_window
 
 GRID = (8, 12)
 HEIGHT, WIDTH = 64, 96

@@ -13,14 +13,14 @@ from PIL import Image
 
 from spotchange.config.sources import DatasetSource
 from spotchange.config.training import Recipe
-from spotchange.data.feature_cache import read_feature_rows
+from spotchange.data.caches.features import read_feature_rows
 from spotchange.errors import ConfigError
-from spotchange.models.grid import frozen_network
-from spotchange.training.features import Eyes, dataset_features
-from spotchange.training.feeding import Feeding
-from spotchange.training.held_out import held_out
+from spotchange.models.vision.resnet import frozen_network
 from spotchange.training.randomness import seed_everything
 from spotchange.training.run import run_stage
+from spotchange.training.sources.build import Feeding
+from spotchange.training.sources.extraction import Eyes, dataset_features
+from spotchange.training.sources.held_out import held_out
 from spotchange.training.start import Start, start_model
 
 SIDE = 64

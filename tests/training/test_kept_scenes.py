@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from spotchange.config.training import Recipe
-from spotchange.training.feeding import Feeding
-from spotchange.training.held_out import held_out
+from spotchange.training.sources.build import Feeding
+from spotchange.training.sources.held_out import held_out
 from spotchange.training.start import start_model
 
 SCENES, PAIRS = 6, 4

@@ -11,8 +11,8 @@ from accelerate import Accelerator
 
 from spotchange.config.training import Recipe
 from spotchange.errors import ConfigError, ModelError
+from spotchange.language.vocabulary import decode
 from spotchange.models.build import build_model
-from spotchange.scenes.vocabulary import decode
 from spotchange.training.checkpoints import load_state
 from spotchange.training.log import read_log
 from spotchange.training.loop import Trainer

@@ -16,23 +16,23 @@ from spotchange.config.ablation import Ablation
 from spotchange.config.objectives import PclPretrainSettings, PclTaskWeights
 from spotchange.config.sources import DatasetSource, FeatureSource, StreamSource
 from spotchange.config.training import Recipe
-from spotchange.data.falsehood import is_false
-from spotchange.data.feature_cache import FeatureFacts, FeatureRow, read_feature_rows, write_features
-from spotchange.data.negative_table import stored_negatives
+from spotchange.data.caches.features import FeatureFacts, FeatureRow, read_feature_rows, write_features
+from spotchange.data.negatives.falsehood import is_false
+from spotchange.data.negatives.scenes import SceneNegatives
+from spotchange.data.negatives.table import stored_negatives
 from spotchange.errors import ConfigError, DataError
-from spotchange.scenes.vocabulary import build_tokenizer
-from spotchange.training.ablation import plan
-from spotchange.training.feature_batches import ClassBatches, FeatureBatches, FeatureStore, encode_captions
-from spotchange.training.features import Eyes, dataset_features, scene_features
-from spotchange.training.feeding import Feeding
+from spotchange.language.vocabulary import build_tokenizer
+from spotchange.training.ablation.table import plan
 from spotchange.training.objectives.pcl_pretrain import PclPretrainObjective
-from spotchange.training.pcl_feeding import WrittenNegatives, task_source
 from spotchange.training.randomness import seed_everything
 from spotchange.training.run import run_stage
-from spotchange.training.scene_negatives import SceneNegatives
+from spotchange.training.sources.build import Feeding
+from spotchange.training.sources.extraction import Eyes, dataset_features, scene_features
+from spotchange.training.sources.features import ClassBatches, FeatureBatches, FeatureStore, encode_captions
+from spotchange.training.sources.pcl import WrittenNegatives, task_source
+from spotchange.training.sources.tasks import TaskBatches
 from spotchange.training.start import start_model
 from spotchange.training.stopping import StopRequest
-from spotchange.training.task_batches import TaskBatches
 
 RECIPE: dict[str, Any] = {
     "name": "tiny-pcl",

@@ -9,9 +9,9 @@ from torch._dynamo.testing import CompileCounter
 from spotchange.config.model import ModelSettings
 from spotchange.config.objectives import CaptionSettings, PclPretrainSettings
 from spotchange.models.build import build_model
+from spotchange.training.compilation import compile_regions
 from spotchange.training.objectives.caption import CaptionObjective
 from spotchange.training.objectives.pcl_pretrain import PclPretrainObjective
-from spotchange.training.regions import compile_regions
 
 # Torch's own compiler looks at gradients of inner tensors, and silences that in a way pytest does not notice.
 pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")

@@ -6,16 +6,16 @@ import pytest
 import torch
 
 from spotchange.config.scenes import scene_preset
-from spotchange.data.batches import PairBatch
+from spotchange.data.negatives.scenes import SceneNegatives
 from spotchange.errors import DataError
+from spotchange.language.checker import check
+from spotchange.language.grammar import read_claim, says_no_change
+from spotchange.language.vocabulary import PAD_ID, decode, encode
+from spotchange.language.writer import write_captions
+from spotchange.pairs import PairBatch
 from spotchange.scenes.changes import answers, as_tensors, scene_json
-from spotchange.scenes.checker import check
-from spotchange.scenes.reading import read_claim, says_no_change
+from spotchange.scenes.sampler import World
 from spotchange.scenes.stream import PLAIN_CHOICES, plainest
-from spotchange.scenes.vocabulary import PAD_ID, decode, encode
-from spotchange.scenes.world import World
-from spotchange.scenes.writer import write_captions
-from spotchange.training.scene_negatives import SceneNegatives
 
 SCENES = 200
 

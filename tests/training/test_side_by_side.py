@@ -14,8 +14,8 @@ import pytest
 
 from spotchange.config.ablation import Ablation
 from spotchange.errors import ConfigError
-from spotchange.training.ablation import Job, plan
-from spotchange.training.side_by_side import run_side_by_side
+from spotchange.training.ablation.parallel import run_side_by_side
+from spotchange.training.ablation.table import Job, plan
 from spotchange.training.stopping import StopRequest
 
 RECIPE = {

@@ -14,13 +14,13 @@ from PIL import Image
 from spotchange.config.model import ModelSettings
 from spotchange.config.training import Recipe
 from spotchange.errors import InputError, ModelError
-from spotchange.models.folder import load_model, save_model
-from spotchange.models.preprocess import Preprocessor
-from spotchange.scenes.vocabulary import TOKENS, build_tokenizer
+from spotchange.language.vocabulary import TOKENS, build_tokenizer
+from spotchange.models.vision.preprocess import Preprocessor
+from spotchange.models.weights.folder import load_model, save_model
 from spotchange.training.log import read_log
-from spotchange.training.new_words import extended
 from spotchange.training.run import HEADS_FILE, run_stage
 from spotchange.training.start import start_model
+from spotchange.training.vocabulary_growth import extended
 
 
 @pytest.fixture

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import torch
 
-from spotchange.data.batches import PairBatch
-from spotchange.scenes.vocabulary import build_tokenizer
-from spotchange.training.new_words import extended
-from spotchange.training.symmetries import PlaceWords, mirror_and_turn
+from spotchange.language.vocabulary import build_tokenizer
+from spotchange.pairs import PairBatch
+from spotchange.training.sources.symmetries import PlaceWords, mirror_and_turn
+from spotchange.training.vocabulary_growth import extended
 
 SIDE, CELLS = 8, 4
 CORNERS = {"top left": (0, 0), "top right": (0, 1), "bottom left": (1, 0), "bottom right": (1, 1)}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from spotchange.data.batches import PairBatch
+from spotchange.pairs import PairBatch
 from spotchange.training.validation import HeldOut, Validator
 
 CAPTIONS = ("the red cube moved", "there is no change", "there is no change", "the red cube moved")

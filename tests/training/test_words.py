@@ -9,9 +9,9 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from spotchange.config.model import VocabularySettings
-from spotchange.models.clip_tokenizer import clip_tokenizer
-from spotchange.scenes.vocabulary import BOS_ID, EOS_ID, PAD_ID, encode
-from spotchange.training.words import WordTable
+from spotchange.language.vocabulary import BOS_ID, EOS_ID, PAD_ID, encode
+from spotchange.models.weights.clip_tokenizer import clip_tokenizer
+from spotchange.training.sources.retokenise import WordTable
 
 SENTENCES = (
     "the large red metal cube to the left of the tiny sphere is no longer there",

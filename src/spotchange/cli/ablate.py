@@ -12,7 +12,7 @@ from spotchange.errors import InputError, ModelError
 
 if TYPE_CHECKING:
     from spotchange.config.ablation import Ablation
-    from spotchange.training.ablation import Row
+    from spotchange.training.ablation.table import Row
 
 _FOLDER = Path("recipes") / "ablations"
 
@@ -40,9 +40,9 @@ def ablate(
     ablation = Ablation.from_yaml(_find(recipe), changes)
     folder = out or Path("out") / "ablations" / ablation.name
 
-    from spotchange.training.ablation import as_json, collect, plan, run_jobs
+    from spotchange.training.ablation.parallel import run_side_by_side
+    from spotchange.training.ablation.table import as_json, collect, plan, run_jobs
     from spotchange.training.run import run_stage
-    from spotchange.training.side_by_side import run_side_by_side
 
     stop.listen()
     planned = plan(ablation, folder)
@@ -78,7 +78,7 @@ def _find(recipe: str) -> Path:
 def _print_table(ablation: Ablation, rows: list[Row]) -> None:
     from rich.table import Table
 
-    from spotchange.training.ablation import rank_correlation
+    from spotchange.training.ablation.table import rank_correlation
 
     counts = sorted({len(ablation.seeds_of(cell)) for cell in ablation.cells})
     seeds = " or ".join(map(str, counts)) + (" seed" if counts == [1] else " seeds")

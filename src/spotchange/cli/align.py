@@ -21,11 +21,11 @@ def align(
     if out.suffix.lower() != ".png":
         raise InputError(f"--out {out} must end in .png")
 
-    from spotchange.captioner.loading import model_folder
+    from spotchange.answering.build import model_folder
     from spotchange.files import atomic_path
     from spotchange.images import read_pair
-    from spotchange.models.alignment import alignment_figure, word_alignment
-    from spotchange.models.folder import load_model
+    from spotchange.models.explain.alignment import alignment_figure, word_alignment
+    from spotchange.models.weights.folder import load_model
 
     pictures = read_pair(before, after)
     loaded = load_model(model_folder(model))

@@ -22,8 +22,8 @@ def calibrate(
     as_json: Annotated[bool, typer.Option("--json", help="Print the fitted numbers as JSON.")] = False,
 ) -> None:
     """Fit change score, threshold, familiarity and word penalties on validation pairs."""
-    from spotchange.captioner import load, model_folder
-    from spotchange.data.rows import read_manifest, read_rows
+    from spotchange.answering import load, model_folder
+    from spotchange.data.metadata import read_manifest, read_rows
     from spotchange.evaluation.calibrate import collect, fit, report, write
 
     captioner = load(model, device=device)
@@ -60,9 +60,9 @@ def export(
 
     Several models that were trained from one start (other seeds of a last stage) become the mean of their weights.
     """
-    from spotchange.captioner import model_folder
-    from spotchange.models.folder import save_model
-    from spotchange.models.soup import average
+    from spotchange.answering import model_folder
+    from spotchange.models.weights.averaging import average
+    from spotchange.models.weights.folder import save_model
 
     if stored not in {"float32", "float16", "bfloat16"}:
         raise InputError(f"--stored {stored!r}: choose float32, float16 or bfloat16")

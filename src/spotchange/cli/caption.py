@@ -9,11 +9,11 @@ import typer
 
 from spotchange.cli.output import notes, print_json, print_line, progress
 from spotchange.errors import InputError
-from spotchange.types import Box
+from spotchange.results import Box
 
 if TYPE_CHECKING:
-    from spotchange.captioner import Captioner, CaptionOptions
-    from spotchange.captioner.batch import NamedPair
+    from spotchange.answering import Captioner, CaptionOptions
+    from spotchange.answering.batch import NamedPair
 
 BATCH_SIZE = 16
 
@@ -48,7 +48,7 @@ def caption(
     boxes = tuple(parse_box(text) for text in ignore or [])
     named = _named_pairs(before, after, pairs) if many else []
 
-    from spotchange.captioner import CaptionOptions, load
+    from spotchange.answering import CaptionOptions, load
 
     options = CaptionOptions(beams=beam, threshold=threshold, ignore=boxes)
     captioner = load(model, device=device, threads=threads)
@@ -77,7 +77,7 @@ def parse_box(text: str) -> Box:
 
 
 def _named_pairs(before: Path | None, after: Path | None, pairs: Path | None) -> list[NamedPair]:
-    from spotchange.captioner.batch import pairs_from_folders, pairs_from_manifest
+    from spotchange.answering.batch import pairs_from_folders, pairs_from_manifest
 
     if pairs is not None:
         return pairs_from_manifest(pairs)
@@ -110,7 +110,7 @@ def _caption_one(
 def _caption_many(
     captioner: Captioner, named: list[NamedPair], out: Path | None, options: CaptionOptions, batch_size: int
 ) -> list[dict[str, Any]]:
-    from spotchange.captioner.batch import caption_pairs, write_results
+    from spotchange.answering.batch import caption_pairs, write_results
 
     if out is None:
         results = []

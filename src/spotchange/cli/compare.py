@@ -13,8 +13,8 @@ from spotchange.errors import InputError
 from spotchange.files import write_text
 
 if TYPE_CHECKING:
-    from spotchange.captioner import Captioner, CaptionOptions
-    from spotchange.evaluation.comparison import Comparison, FolderPlan
+    from spotchange.answering import Captioner, CaptionOptions
+    from spotchange.reports.comparison import Comparison, FolderPlan
 
 
 def compare(
@@ -45,8 +45,8 @@ def compare(
         raise InputError("--fail-on-change and --update-baseline contradict each other", hint="give one of them")
     boxes = tuple(parse_box(text) for text in ignore or [])
 
-    from spotchange.captioner import CaptionOptions, load
-    from spotchange.evaluation import comparison as folders
+    from spotchange.answering import CaptionOptions, load
+    from spotchange.reports import comparison as folders
 
     plan = folders.plan_comparison(before, after)
     options = CaptionOptions(threshold=threshold, ignore=boxes)
@@ -71,7 +71,7 @@ def compare(
 def _compare(
     captioner: Captioner | None, plan: FolderPlan, options: CaptionOptions, batch_size: int, *, views: bool
 ) -> Comparison:
-    from spotchange.evaluation.comparison import compare_folders
+    from spotchange.reports.comparison import compare_folders
 
     with progress() as bar:
         total = len(plan.missing) + len(plan.new) + len(plan.identical) + len(plan.differing)
@@ -87,8 +87,8 @@ def _compare(
 
 
 def _write(compared: Comparison, report: Path | None, junit: Path | None) -> None:
-    from spotchange.evaluation.comparison_junit import junit_xml
-    from spotchange.evaluation.pair_report import comparison_html
+    from spotchange.reports.junit import junit_xml
+    from spotchange.reports.pair_report import comparison_html
 
     if report is not None:
         write_text(report, comparison_html(compared))

@@ -95,8 +95,8 @@ def preview(
     as_json: AsJson = False,
 ) -> None:
     """Draw a contact sheet of pairs with their captions and boxes."""
+    from spotchange.data.metadata import list_splits, read_rows
     from spotchange.data.preview import pick_rows, write_preview
-    from spotchange.data.rows import list_splits, read_rows
     from spotchange.errors import DataError
 
     splits = list_splits(data_dir)
@@ -148,7 +148,7 @@ def import_(
     """Turn a published data set into the project's format; pictures are linked or copied, never re-encoded."""
     from dataclasses import asdict
 
-    from spotchange.data.importers.run import import_dataset
+    from spotchange.data.importers.convert import import_dataset
 
     console, seen = notes(), 0
 
@@ -198,7 +198,7 @@ def hold_out(
     as_json: AsJson = False,
 ) -> None:
     """Draw train and val from a set's train, keeping its own val and test for the end, as official-val and so on."""
-    from spotchange.data.hold_out import hold_out as hold_out_share
+    from spotchange.data.split import hold_out as hold_out_share
 
     _print_counts(out, hold_out_share(data_dir, out, share=share, seed=seed), as_json)
 

@@ -43,7 +43,7 @@ def evaluate(
     seed: Annotated[int, typer.Option(help="Seed of intervals and tests.")] = 0,
 ) -> None:
     """Caption a split and measure: standard metrics, verdicts, facts, pointing; in total and by change type."""
-    from spotchange.evaluation.outputs import SystemOutputs, outputs_of
+    from spotchange.evaluation.predictions import SystemOutputs, outputs_of
     from spotchange.evaluation.run import EvaluationOptions
     from spotchange.evaluation.run import evaluate as run
 
@@ -77,7 +77,7 @@ def evaluate(
     for note in evaluation.notes:
         notes().print("note:", note, markup=False, soft_wrap=True)
     if report is not None:
-        from spotchange.evaluation.report import write_report
+        from spotchange.reports.evaluation_report import write_report
 
         write_report(evaluation, report)
         notes().print(f"report: {report}", markup=False, soft_wrap=True)
@@ -92,7 +92,7 @@ def _print_tables(evaluation: Evaluation) -> None:
     from rich.table import Table
 
     from spotchange.evaluation.published import CAVEAT
-    from spotchange.evaluation.tables import tables_of
+    from spotchange.reports.tables import tables_of
 
     console = tables()
     wide = console.options.update(max_width=WIDEST)

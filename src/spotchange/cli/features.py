@@ -11,7 +11,7 @@ from spotchange.cli.output import notes, print_json, print_line, progress
 from spotchange.errors import InputError
 
 if TYPE_CHECKING:
-    from spotchange.data.feature_cache import Task
+    from spotchange.data.caches.features import Task
 
 TASKS = ("pairs", "single", "classes")
 
@@ -47,8 +47,8 @@ def features(
     settings = Recipe.from_yaml(recipe, changes)
     where = pick_device(device)
 
-    from spotchange.training.features import Eyes, dataset_features, scene_features
     from spotchange.training.randomness import seed_everything
+    from spotchange.training.sources.extraction import Eyes, dataset_features, scene_features
     from spotchange.training.start import start_model
 
     seed_everything(settings.seed, 0)  # as training does, for networks that start random

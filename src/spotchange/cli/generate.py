@@ -55,7 +55,7 @@ def generate(
     scenes = _scenes(split, pairs)
     began = time.perf_counter()
 
-    from spotchange.scenes.generate import generate_split
+    from spotchange.scenes.dataset import generate_split
 
     where = pick_device(device)
     notes().print("preparing the renderer (the first time on a machine this takes a minute)", style="dim")

@@ -46,8 +46,8 @@ def show(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show what a model folder holds: architecture, sizes, words, kinds of change."""
-    from spotchange.captioner.loading import model_folder
-    from spotchange.models.folder import load_model
+    from spotchange.answering.build import model_folder
+    from spotchange.models.weights.folder import load_model
 
     folder = model_folder(model)
     loaded = load_model(folder)
@@ -98,7 +98,7 @@ def import_weights(
         raise InputError(f"unknown activation '{activation}': choose gelu or quick_gelu")
     size = None if image_size is None else _parse_size(image_size)
 
-    from spotchange.models.importing import import_model, save_imported
+    from spotchange.models.weights.imports import import_model, save_imported
 
     imported = import_model(source, activation=activation, n_inter=n_inter, image_size=size, resize=resize)
     save_imported(imported, out)
@@ -116,12 +116,12 @@ def attention(
     reference: Annotated[list[str] | None, typer.Option(help="A true sentence to print too; may be repeated.")] = None,
 ) -> None:
     """Draw where the class tokens look, before and after the pictures meet."""
-    from spotchange.captioner.loading import model_folder
+    from spotchange.answering.build import model_folder
     from spotchange.files import atomic_path
     from spotchange.images import read_pair
-    from spotchange.models.attention_maps import attention_figure, attention_maps
-    from spotchange.models.folder import load_model
+    from spotchange.models.explain.attention import attention_figure, attention_maps
     from spotchange.models.interface import DecodingOptions
+    from spotchange.models.weights.folder import load_model
 
     if out.suffix.lower() != ".png":
         raise InputError(f"--out {out} must end in .png")

@@ -3,6 +3,6 @@
 Importing this loads no torch; `batches` and `disk` do.
 """
 
-from spotchange.data.rows import Row, RowProblem, RowReader, list_splits, read_manifest, read_rows, write_rows
+from spotchange.data.metadata import Row, RowProblem, RowReader, list_splits, read_manifest, read_rows, write_rows
 
 __all__ = ["Row", "RowProblem", "RowReader", "list_splits", "read_manifest", "read_rows", "write_rows"]

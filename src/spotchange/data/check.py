@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from spotchange.data.rows import Row, RowProblem, list_splits, read_rows
+from spotchange.data.metadata import Row, RowProblem, list_splits, read_rows
 from spotchange.errors import DataError, ImageError
 from spotchange.images import image_size, read_image
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from PIL import Image, ImageDraw, ImageFont
 
-from spotchange.data.rows import PixelBox, Row
+from spotchange.data.metadata import PixelBox, Row
 from spotchange.errors import DataError, ImageError
 from spotchange.files import atomic_path
 from spotchange.images import read_image

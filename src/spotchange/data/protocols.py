@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from spotchange.config.data import ProtocolName
-from spotchange.data.rows import Row
+from spotchange.data.metadata import Row
 from spotchange.errors import ConfigError
 
 TOTAL, CHANGE, DISTRACTORS, NO_CHANGE = "total", "change", "distractors", "no change"

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from spotchange.data.folders import new_folder
-from spotchange.data.rows import METADATA, Row, list_splits, parse_row, read_rows, write_rows
+from spotchange.data.metadata import METADATA, Row, list_splits, parse_row, read_rows, write_rows
 from spotchange.errors import DataError
 from spotchange.files import atomic_path
 

@@ -1,9 +1,7 @@
-"""Predictions and references in, tables and reports out."""
+"""Predictions and references in, numbers out."""
 
-from spotchange.evaluation.report import write_report
 from spotchange.evaluation.retrieval import rank_captions, rank_pairs, retrieval_scores
 from spotchange.evaluation.run import Evaluation, EvaluationOptions, evaluate
-from spotchange.evaluation.tables import tables_of
 
 __all__ = [
     "Evaluation",
@@ -12,6 +10,4 @@ __all__ = [
     "rank_captions",
     "rank_pairs",
     "retrieval_scores",
-    "tables_of",
-    "write_report",
 ]

@@ -17,11 +17,11 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from spotchange.captioner import Captioner
-from spotchange.captioner.calibration import CALIBRATION_FILE, Calibration, Familiarity, expected_calibration_error
-from spotchange.data.rows import Row
+from spotchange.answering import Captioner
+from spotchange.answering.calibration import CALIBRATION_FILE, Calibration, Familiarity, expected_calibration_error
+from spotchange.charts import reliability
+from spotchange.data.metadata import Row
 from spotchange.errors import ModelError
-from spotchange.evaluation.charts import reliability
 from spotchange.evaluation.facts import FACTS, fact_values, read_scenes
 from spotchange.files import write_text
 from spotchange.images import read_pair

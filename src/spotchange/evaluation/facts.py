@@ -9,8 +9,8 @@ from typing import Any
 
 from spotchange.data import Row
 from spotchange.errors import DataError
-from spotchange.scenes.arrays import CHANGE_TYPES
-from spotchange.scenes.checker import check, check_facts, has_all_attributes
+from spotchange.language.checker import check, check_facts, has_all_attributes
+from spotchange.pairs import CHANGE_TYPES
 
 SCENES_FILE = "scenes.jsonl"
 FACTS, ALL_ATTRIBUTES = "fact accuracy", "all attributes"

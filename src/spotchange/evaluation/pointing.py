@@ -16,7 +16,7 @@ from spotchange.images import image_size, read_image
 
 if TYPE_CHECKING:
     from spotchange.data import Row
-    from spotchange.data.rows import PixelBox
+    from spotchange.data.metadata import PixelBox
 
 Mask = NDArray[np.bool_]
 JUDGED_SIDES = {"drop": (0,), "add": (1,)}

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from spotchange.errors import InputError, ModelError
 
 if TYPE_CHECKING:
-    from spotchange.captioner import Captioner
-    from spotchange.captioner.captioner import Pair
+    from spotchange.answering import Captioner
+    from spotchange.answering.captioner import Pair
     from spotchange.data import Row
 
 CUTOFFS = (1, 5, 10, 20, 50)

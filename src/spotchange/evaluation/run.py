@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from spotchange.data import Row, list_splits, read_rows
+from spotchange.data.metadata import METADATA
 from spotchange.data.protocols import Protocol, get_protocol
-from spotchange.data.rows import METADATA
 from spotchange.errors import DataError
 from spotchange.evaluation.facts import ON_TRUST, Scenes, read_scenes, scene_of
-from spotchange.evaluation.judging import SystemEvaluation, groups_of, judge_system
-from spotchange.evaluation.outputs import SystemOutputs, constant_outputs, outputs_of
+from spotchange.evaluation.predictions import SystemOutputs, constant_outputs, outputs_of
 from spotchange.evaluation.published import PublishedRow, published_rows
 from spotchange.evaluation.retrieval import can_retrieve, retrieval
+from spotchange.evaluation.scorecard import SystemEvaluation, groups_of, judge_system
 from spotchange.metrics import Comparison, ConstantCaption, Scorer, best_constant, paired_comparison
 
 SCHEMA_VERSION = 1

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from spotchange.data import Row
-from spotchange.evaluation.outputs import Output
+from spotchange.evaluation.predictions import Output
 from spotchange.metrics.resampling import Summable, mean_of
-from spotchange.scenes.arrays import CHANGE_TYPES
+from spotchange.pairs import CHANGE_TYPES
 
 NO_CHANGE = "none"
 

@@ -52,7 +52,7 @@ def bleu_of(statistics: BleuStatistics) -> Summable:
 
 def meteor_of(statistics: Floats) -> Summable:
     """METEOR, whose corpus score comes from summed statistics as well."""
-    from spotchange.metrics.meteor import corpus_statistics, meteor_scores
+    from spotchange.metrics.meteor.metric import corpus_statistics, meteor_scores
 
     # Row by row, because what a row adds to the sum is not the row: chunks of perfect matches do not count.
     columns = np.concatenate([corpus_statistics(row[None]) for row in statistics])

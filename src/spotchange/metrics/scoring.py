@@ -62,7 +62,7 @@ class Scorer:
 
     def _load_meteor(self) -> Any:
         try:
-            from spotchange.metrics.meteor import Meteor
+            from spotchange.metrics.meteor.metric import Meteor
 
             return Meteor()
         except MissingExtraError as error:
@@ -107,7 +107,7 @@ class Scorer:
 
     def _score_meteor(self, ids: list[str], candidates: list[str]) -> tuple[float, Floats, Summable]:
         """METEOR of an item does not depend on the other items, so a caption is aligned once for all subsets."""
-        from spotchange.metrics.meteor import meteor_scores
+        from spotchange.metrics.meteor.metric import meteor_scores
 
         keys = list(zip(ids, candidates, strict=True))
         new = [key for key in dict.fromkeys(keys) if key not in self._aligned]
@@ -145,7 +145,7 @@ def score(
 
 def token_sentences(texts: Iterable[str]) -> list[str]:
     """Texts as tokens joined by single blanks, the form that pycocoevalcap's scorers read."""
-    from spotchange.metrics.ptb_tokenizer import tokenize_all
+    from spotchange.metrics.ptb.tokenizer import tokenize_all
 
     return [" ".join(tokens) for tokens in tokenize_all(texts)]
 

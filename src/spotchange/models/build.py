@@ -12,15 +12,15 @@ from torch import nn
 from spotchange.config.model import ModelSettings, VocabularySettings
 from spotchange.errors import ConfigError, ModelError
 from spotchange.models.build_idc_pcl import build_idc_pcl
-from spotchange.models.build_vision import picture_encoder, resnet_arguments
 from spotchange.models.caption_decoder import CaptionDecoder
 from spotchange.models.clip4idc import Clip4idc
-from spotchange.models.decoding import SpecialIds
-from spotchange.models.heads import ChangeHead, PatchChangeHead
-from spotchange.models.initialise import initialise
-from spotchange.models.pair_encoder import PairEncoder
-from spotchange.models.preprocess import IMAGENET_MEAN, IMAGENET_STD, Preprocessor, normalisation_in
+from spotchange.models.decoding.search import SpecialIds
 from spotchange.models.text_encoder import TextEncoder, TextTransformer, WordEmbedding
+from spotchange.models.vision.build import picture_encoder, resnet_arguments
+from spotchange.models.vision.heads import ChangeHead, PatchChangeHead
+from spotchange.models.vision.pair_encoder import PairEncoder
+from spotchange.models.vision.preprocess import IMAGENET_MEAN, IMAGENET_STD, Preprocessor, normalisation_in
+from spotchange.models.weights.initialise import initialise
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -126,7 +126,7 @@ def _pair_encoder(settings: ModelSettings, *, joint: bool) -> PairEncoder:
 def _backbone(settings: ModelSettings) -> nn.Module:
     vision = settings.vision
     if vision.backbone == "resnet":
-        from spotchange.models.grid import GridEncoder
+        from spotchange.models.vision.resnet import GridEncoder
 
         return GridEncoder(grid=vision.grid, width=vision.width, **resnet_arguments(vision))
     return picture_encoder(vision)

@@ -6,14 +6,14 @@ from torch import nn
 
 from spotchange.config.model import ModelSettings
 from spotchange.errors import ConfigError
-from spotchange.models.build_vision import picture_encoder, resnet_arguments
 from spotchange.models.cross_modal import CrossModalTransformer
-from spotchange.models.decoding import SpecialIds
+from spotchange.models.decoding.search import SpecialIds
 from spotchange.models.difference_encoder import DifferenceEncoder
-from spotchange.models.grid_features import GridFeatures, PairFeatures
 from spotchange.models.idc_pcl import IdcPcl
-from spotchange.models.initialise import initialise
 from spotchange.models.text_encoder import WordEmbedding
+from spotchange.models.vision.build import picture_encoder, resnet_arguments
+from spotchange.models.vision.grid_features import GridFeatures, PairFeatures
+from spotchange.models.weights.initialise import initialise
 
 
 def build_idc_pcl(settings: ModelSettings) -> IdcPcl:

@@ -13,14 +13,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from spotchange.errors import ModelError
-from spotchange.models import decoding
 from spotchange.models.caption_decoder import CaptionDecoder
-from spotchange.models.caption_session import open_session
-from spotchange.models.heads import ChangeHead, PatchChangeHead
+from spotchange.models.decoding import search
+from spotchange.models.decoding.session import open_session
 from spotchange.models.interface import DecodingOptions, Generated, VisualState
 from spotchange.models.layers import PreNormBlock
-from spotchange.models.pair_encoder import PairEncoder
 from spotchange.models.text_encoder import TextEncoder, WordEmbedding
+from spotchange.models.vision.heads import ChangeHead, PatchChangeHead
+from spotchange.models.vision.pair_encoder import PairEncoder
 
 
 class Clip4idc(nn.Module):
@@ -32,7 +32,7 @@ class Clip4idc(nn.Module):
         image_size: tuple[int, int],
         encoder: PairEncoder,
         words: WordEmbedding,
-        special: decoding.SpecialIds,
+        special: search.SpecialIds,
         captioner: CaptionDecoder | None = None,
         text_encoder: TextEncoder | None = None,
         change_head: ChangeHead | None = None,
@@ -101,15 +101,15 @@ class Clip4idc(nn.Module):
     @torch.inference_mode()
     def generate(self, state: VisualState, options: DecodingOptions) -> Generated:
         """Sentences as token ids."""
-        options = decoding.checked(options, context=len(self.words.positions))
+        options = search.checked(options, context=len(self.words.positions))
         steps = open_session(
             self._captioner,
             self.words,
             state.tokens,
-            rows_per_pair=decoding.rows_per_pair(options),
+            rows_per_pair=search.rows_per_pair(options),
             max_words=options.max_words,
         )
-        return decoding.generate(steps, len(state), self.special, options, state.tokens.device)
+        return search.generate(steps, len(state), self.special, options, state.tokens.device)
 
     @property
     def _captioner(self) -> CaptionDecoder:

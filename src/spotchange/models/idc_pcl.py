@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from spotchange.models import decoding
 from spotchange.models.cross_modal import (
     CrossModalTransformer,
     MaskSteps,
@@ -18,6 +17,7 @@ from spotchange.models.cross_modal import (
     words_see_back,
     words_see_back_beside_masks,
 )
+from spotchange.models.decoding import search
 from spotchange.models.difference_encoder import DifferenceEncoder, StandardCells
 from spotchange.models.interface import DecodingOptions, Generated, VisualState
 from spotchange.models.text_encoder import WordEmbedding
@@ -38,7 +38,7 @@ class IdcPcl(nn.Module):
         difference: DifferenceEncoder,
         words: WordEmbedding,
         captioner: CrossModalTransformer,
-        special: decoding.SpecialIds,
+        special: search.SpecialIds,
         change_head: nn.Module | None,
     ) -> None:
         super().__init__()
@@ -148,12 +148,12 @@ class IdcPcl(nn.Module):
     def generate(self, state: VisualState, options: DecodingOptions) -> Generated:
         """Sentences as token ids."""
         # [CLS], the begin token and a [MASK] after the last word need positions of their own.
-        options = decoding.checked(options, context=len(self.words.positions) - 2)
+        options = search.checked(options, context=len(self.words.positions) - 2)
         steps = MaskSteps(
             self.captioner,
             self.words,
             state.tokens,
-            rows_per_pair=decoding.rows_per_pair(options),
+            rows_per_pair=search.rows_per_pair(options),
             max_words=options.max_words,
         )
-        return decoding.generate(steps, len(state), self.special, options, state.tokens.device)
+        return search.generate(steps, len(state), self.special, options, state.tokens.device)

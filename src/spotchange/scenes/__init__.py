@@ -1,6 +1,6 @@
-"""Worlds, pictures, sentences and their checker, made from nothing.
+"""Synthetic scenes of the CLEVR-Change world: sampled, rendered and written as data sets or streams.
 
-Names are resolved on first use: the vocabulary must not cost the compiler that draws scenes.
+Names are resolved on first use, so that importing the package does not cost the compiler that renders.
 """
 
 from __future__ import annotations
@@ -9,29 +9,19 @@ from importlib import import_module
 from typing import Any
 
 __all__ = [
-    "CHANGE_TYPES",
-    "SceneBatch",
     "SceneStream",
     "StreamBatch",
     "World",
-    "captions_text",
-    "check",
     "generate_split",
     "visible_pixels",
-    "write_captions",
 ]
 
 _HOMES = {
-    "CHANGE_TYPES": "arrays",
-    "SceneBatch": "arrays",
     "SceneStream": "stream",
     "StreamBatch": "stream",
-    "World": "world",
-    "captions_text": "writer",
-    "check": "checker",
-    "generate_split": "generate",
-    "visible_pixels": "render",
-    "write_captions": "writer",
+    "World": "sampler",
+    "generate_split": "dataset",
+    "visible_pixels": "rendering.renderer",
 }
 
 

@@ -9,18 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from spotchange.scenes.arrays import (
-    ADD,
-    ATTRIBUTE_NAMES,
-    ATTRIBUTE_VALUES,
-    CHANGE_TYPES,
-    COLOR,
-    MATERIAL,
-    RECOLOR,
-    RETEXTURE,
-    SHAPE,
-    SceneBatch,
-)
+from spotchange.pairs import ADD, CHANGE_TYPES, RECOLOR, RETEXTURE
+from spotchange.scene import ATTRIBUTE_NAMES, ATTRIBUTE_VALUES, COLOR, MATERIAL, SHAPE, SceneBatch
 
 FACT_ORDER = ("shape", "size", "color", "material")
 

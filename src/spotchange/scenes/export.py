@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from spotchange.scenes.arrays import AFTER, BEFORE, CHANGE_TYPES, MAX_OBJECTS, SAME, SHAPE, SceneBatch
+from spotchange.pairs import CHANGE_TYPES
+from spotchange.scene import AFTER, BEFORE, MAX_OBJECTS, SAME, SHAPE, SceneBatch
 from spotchange.scenes.changes import facts
 
 PICTURE_NAMES = ("before", "after", "same")

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from spotchange.config.scenes import LookRandomness
-from spotchange.scenes.arrays import AFTER, BEFORE, SAME, SceneBatch
-from spotchange.scenes.effects import apply_effects
-from spotchange.scenes.render import render
+from spotchange.scene import AFTER, BEFORE, SAME, SceneBatch
+from spotchange.scenes.rendering.effects import apply_effects
+from spotchange.scenes.rendering.renderer import render
 
 PICTURES = (BEFORE, AFTER, SAME)
 _SEED_STEP = 0x9E3779B1  # keeps the draws of neighbouring seeds apart

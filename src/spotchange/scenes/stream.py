@@ -11,14 +11,14 @@ from torch import Tensor
 
 from spotchange.config.scenes import SceneSettings
 from spotchange.errors import ConfigError
-from spotchange.scenes.arrays import AFTER, BEFORE, SAME, SceneBatch
+from spotchange.language.vocabulary import PAD_ID, TOKENS
+from spotchange.language.writer import write_captions
+from spotchange.scene import AFTER, BEFORE, SAME, SceneBatch
 from spotchange.scenes.changes import answers, as_tensors
-from spotchange.scenes.patches import patch_truth
+from spotchange.scenes.patch_labels import patch_truth
 from spotchange.scenes.pictures import draw_pictures
-from spotchange.scenes.render import QUALITIES
-from spotchange.scenes.vocabulary import PAD_ID, TOKENS
-from spotchange.scenes.world import World
-from spotchange.scenes.writer import write_captions
+from spotchange.scenes.rendering.renderer import QUALITIES
+from spotchange.scenes.sampler import World
 
 # The streams of one seed: a model never trains on a scene of the splits that are generated with its seed.
 SPLIT_STREAMS = {"train": 0, "val": 1, "test": 2}

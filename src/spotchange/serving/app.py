@@ -11,18 +11,18 @@ import torch
 from fastapi import FastAPI
 
 from spotchange import __version__
-from spotchange.captioner import Captioner
-from spotchange.serving import answering, problems
-from spotchange.serving.answering import Answering
-from spotchange.serving.api import caption_router, health_router, models_router
-from spotchange.serving.batching import Batcher
-from spotchange.serving.disguise import Disguise
+from spotchange.answering import Captioner
+from spotchange.serving.api import answers, problems
+from spotchange.serving.api.answers import Answering
+from spotchange.serving.api.routes import caption_router, health_router, models_router
+from spotchange.serving.api.schemas import NamedPairIn, ProblemOut
+from spotchange.serving.api.uploads import Decoder
+from spotchange.serving.engine.meter import Meter
+from spotchange.serving.engine.queue import Batcher
+from spotchange.serving.engine.workers import Lanes
 from spotchange.serving.guard import App, Guard
-from spotchange.serving.lanes import Lanes
-from spotchange.serving.meter import Meter
-from spotchange.serving.schemas import NamedPairIn, ProblemOut
+from spotchange.serving.page.disguise import Disguise
 from spotchange.serving.settings import ServerSettings
-from spotchange.serving.uploads import Decoder
 
 DESCRIPTION = "Two pictures in, a sentence about what changed out. Errors are problem details (RFC 9457)."
 
@@ -50,7 +50,7 @@ class Service:
         self.stop_page: Callable[[], None] = lambda: None
         if settings.page:
             # The page's framework takes seconds to import: only where it is wanted.
-            from spotchange.serving.page import make_page
+            from spotchange.serving.page.build import make_page
 
             self.page, self.stop_page = make_page(captioner, self.batcher, settings)
         page: App | None = self.page
@@ -76,7 +76,7 @@ class Service:
             lifespan=self._lifespan,
         )
         problems.install(api)
-        answering.install(api, self.meter)
+        answers.install(api, self.meter)
         api.include_router(caption_router(Answering(self.batcher, self.decoder, self.settings)))
         api.include_router(models_router(captioner))
         api.include_router(health_router(self.batcher, self.meter))

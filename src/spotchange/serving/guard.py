@@ -10,8 +10,8 @@ from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
 
-from spotchange.serving.meter import Meter
-from spotchange.serving.problems import MEDIA_TYPE, Problem, problem_response
+from spotchange.serving.api.problems import MEDIA_TYPE, Problem, problem_response
+from spotchange.serving.engine.meter import Meter
 from spotchange.serving.settings import ServerSettings
 
 Message = MutableMapping[str, Any]

@@ -86,7 +86,7 @@ def _serve(
     import uvicorn
     from PIL import Image
 
-    from spotchange.captioner import load
+    from spotchange.answering import load
     from spotchange.serving.app import Service
 
     class Server(uvicorn.Server):

@@ -15,17 +15,17 @@ from torch import Tensor
 
 from spotchange.config.training import Recipe
 from spotchange.errors import ConfigError, ModelError
-from spotchange.training import processes
-from spotchange.training.average import WeightAverage
+from spotchange.training import distributed
 from spotchange.training.checkpoints import BEST, LAST, load_state, recover, replace_folder, save_state
+from spotchange.training.compilation import compile_regions
+from spotchange.training.ema import WeightAverage
 from spotchange.training.log import RunLog
 from spotchange.training.objectives.base import Objective
 from spotchange.training.optimizers import build_optimizer, set_rates
 from spotchange.training.randomness import random_state, restore_random_state
-from spotchange.training.regions import compile_regions
 from spotchange.training.schedules import rate_factor
 from spotchange.training.selection import Selection
-from spotchange.training.sources import BatchSource
+from spotchange.training.sources.base import BatchSource
 from spotchange.training.stopping import StopRequest
 from spotchange.training.validation import Validator
 
@@ -80,7 +80,7 @@ class Trainer:
 
     def _train(self, log: RunLog, stop: StopRequest) -> dict[str, Any]:
         self._began, self._elapsed_before = time.monotonic(), self.elapsed
-        log.event("start", step=self.step, name=self.recipe.name, processes=processes.count())
+        log.event("start", step=self.step, name=self.recipe.name, processes=distributed.count())
         mark = (time.monotonic(), self.step)
         self.finished = self.step >= self.stage.steps
         stopping = self.finished
@@ -90,8 +90,8 @@ class Trainer:
             values = self._update()
             self.step += 1
             if self._looks_at_clock():
-                self.elapsed = processes.agree(self._elapsed_before + time.monotonic() - self._began)
-                stopping = processes.agree(stop.wanted(self.step))
+                self.elapsed = distributed.agree(self._elapsed_before + time.monotonic() - self._began)
+                stopping = distributed.agree(stop.wanted(self.step))
             self.finished = self._progress() >= 1.0
             stopping = stopping or self.finished
             if self.step % self.recipe.log.every == 0 or stopping:
@@ -159,8 +159,8 @@ class Trainer:
 
     def _save(self, values: dict[str, Tensor]) -> None:
         self._fetch(values)  # refuses to put broken weights in the place of good ones
-        random = processes.gather_objects(random_state(self.accelerator.device))
-        sources = processes.gather_objects(self.source.state_dict())
+        random = distributed.gather_objects(random_state(self.accelerator.device))
+        sources = distributed.gather_objects(self.source.state_dict())
         if self.accelerator.is_main_process:
             state = {
                 "step": self.step,
@@ -183,10 +183,10 @@ class Trainer:
 
     def _restore(self, state: dict[str, Any]) -> None:
         rank = self.accelerator.process_index
-        if len(state["random"]) != processes.count():
+        if len(state["random"]) != distributed.count():
             raise ConfigError(
                 f"the run was saved by {len(state['random'])} processes and cannot go on exactly with "
-                f"{processes.count()}",
+                f"{distributed.count()}",
                 hint="use as many, or start a new run with stage.start_from",
             )
         if (state["average"] is None) != (self.average is None):
@@ -210,10 +210,10 @@ class Trainer:
 
     def _looks_at_clock(self) -> bool:
         """Every step alone; together only now and then, since all processes must hear of it."""
-        return processes.count() == 1 or self.step % self.recipe.log.every == 0
+        return distributed.count() == 1 or self.step % self.recipe.log.every == 0
 
     def _fetch(self, values: dict[str, Tensor]) -> dict[str, float]:
-        fetched = processes.mean_over_processes(values)
+        fetched = distributed.mean_over_processes(values)
         if not math.isfinite(fetched["loss"]):
             raise ModelError(
                 f"the loss is not a finite number at step {self.step}",

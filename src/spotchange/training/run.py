@@ -12,14 +12,14 @@ from safetensors.torch import load_file, save_file
 from spotchange.config.training import Recipe
 from spotchange.errors import ConfigError, InputError
 from spotchange.models.clip4idc import Clip4idc
-from spotchange.models.folder import LoadedModel, save_model
+from spotchange.models.weights.folder import LoadedModel, save_model
 from spotchange.training.checkpoints import LAST, recover
-from spotchange.training.feeding import Feeding
-from spotchange.training.held_out import held_out
 from spotchange.training.loop import Trainer
 from spotchange.training.objectives.base import Objective
 from spotchange.training.objectives.build import build_objective
 from spotchange.training.randomness import seed_everything
+from spotchange.training.sources.build import Feeding
+from spotchange.training.sources.held_out import held_out
 from spotchange.training.start import Start, start_model
 from spotchange.training.stopping import StopRequest
 from spotchange.training.validation import Validator

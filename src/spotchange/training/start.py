@@ -10,14 +10,14 @@ from torch import nn
 
 from spotchange.config.model import ModelSettings
 from spotchange.config.training import Recipe
+from spotchange.language.vocabulary import TOKENS, build_tokenizer
 from spotchange.models.build import build_model, preprocessor_for, settings_for
-from spotchange.models.bundled import BUNDLED, bundled_folder
-from spotchange.models.folder import LoadedModel, load_model
-from spotchange.models.importing import import_model
-from spotchange.models.preprocess import Preprocessor
-from spotchange.models.transfer import refit, take_weights
-from spotchange.scenes.vocabulary import TOKENS, build_tokenizer
-from spotchange.training.new_words import extended, keep_known_words, training_captions
+from spotchange.models.vision.preprocess import Preprocessor
+from spotchange.models.weights.bundled import BUNDLED, bundled_folder
+from spotchange.models.weights.folder import LoadedModel, load_model
+from spotchange.models.weights.imports import import_model
+from spotchange.models.weights.transfer import refit, take_weights
+from spotchange.training.vocabulary_growth import extended, keep_known_words, training_captions
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -94,6 +94,6 @@ def _tokenizer_for(settings: ModelSettings) -> Tokenizer:
     """The scenes' own 80 words where the model has room for just those, else CLIP's word pieces."""
     if settings.vocabulary.size == len(TOKENS):
         return build_tokenizer()
-    from spotchange.models.clip_tokenizer import clip_tokenizer
+    from spotchange.models.weights.clip_tokenizer import clip_tokenizer
 
     return clip_tokenizer()

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from spotchange.data.batches import PairBatch
+from spotchange.language.grammar import says_no_change
 from spotchange.metrics import Scorer
 from spotchange.models.interface import DecodingOptions
-from spotchange.scenes.reading import says_no_change
+from spotchange.pairs import PairBatch
 from spotchange.training.objectives.base import Objective
 
 SHOWN = ("BLEU-4", "ROUGE-L", "CIDEr-D")

@@ -22,7 +22,7 @@ def build(model, **weights: float) -> DenseObjective:
 
 
 def test_normalisation_is_the_preprocessors(tiny_model, make_batch) -> None:
-    from spotchange.models.preprocess import CLIP_MEAN, CLIP_STD, Preprocessor
+    from spotchange.models.vision.preprocess import CLIP_MEAN, CLIP_STD, Preprocessor
 
     objective = DenseObjective(tiny_model, DenseSettings(kind="dense"), mean=CLIP_MEAN, std=CLIP_STD)
     pictures = make_batch(2, seed=1).before

@@ -10,14 +10,14 @@ import torch
 
 from spotchange.config.model import ModelSettings
 from spotchange.config.objectives import PclFinetuneSettings, PclPretrainSettings
-from spotchange.data.batches import PairBatch
 from spotchange.errors import ConfigError
 from spotchange.models.build import build_model
 from spotchange.models.idc_pcl import IdcPcl
 from spotchange.models.interface import DecodingOptions
+from spotchange.pairs import PairBatch
 from spotchange.training.objectives.pcl_finetune import PclFinetuneObjective
 from spotchange.training.objectives.pcl_pretrain import PclPretrainObjective
-from spotchange.training.task_batches import CLASSES, FDA, MLM, MVCL, TaskBatch
+from spotchange.training.sources.tasks import CLASSES, FDA, MLM, MVCL, TaskBatch
 
 HALF = {"mean": (0.5,) * 3, "std": (0.25,) * 3}
 CHANNELS, CELLS = 8, 6

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from spotchange.data.row import PixelBox
 from spotchange.images import SUFFIXES
+from spotchange.pairs import PixelBox
 
 # The sentences that the CLEVR sets and LEVIR-CC use where nothing changed; files without a flag are judged by them.
 NO_CHANGE_SENTENCES = frozenset(

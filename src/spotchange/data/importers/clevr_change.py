@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from spotchange.data.importers.base import Importer, Problems, SourcePair, read_json, read_splits, sentences
-from spotchange.data.row import PixelBox
+from spotchange.pairs import PixelBox
 
 # The name in the files -> ours, which is also the papers'.
 CHANGE_TYPES = {"color": "color", "material": "texture", "add": "add", "drop": "drop", "move": "move"}

@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from spotchange.config.objectives import AdaptSettings
-from spotchange.data.batches import PairBatch
-from spotchange.training import processes
+from spotchange.pairs import PairBatch
+from spotchange.training import distributed
 from spotchange.training.objectives.base import Objective
 
 
@@ -63,9 +63,9 @@ def contrastive_loss(pairs: Tensor, words: Tensor, scale: Tensor, keys: Tensor) 
     sums over processes and data-parallel training averages, which together gives the gradient of one
     process with everything.
     """
-    pairs = processes.gather_with_gradients(pairs.float())
-    words = processes.gather_with_gradients(words.float())
-    keys = processes.gather(keys)
+    pairs = distributed.gather_with_gradients(pairs.float())
+    words = distributed.gather_with_gradients(words.float())
+    keys = distributed.gather(keys)
     similarity = scale.float() * pairs @ words.T  # (pairs, texts)
     own = torch.arange(len(keys), device=keys.device)
     same = (keys[:, None] == keys[None, :]) & (own[:, None] != own[None, :])

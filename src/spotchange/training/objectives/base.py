@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from spotchange.config.objectives import DenseTruthSettings
-from spotchange.data.batches import PairBatch
 from spotchange.errors import ConfigError
 from spotchange.models.interface import VisualState
-from spotchange.training.objectives.truth import DenseTruth
+from spotchange.pairs import PairBatch
+from spotchange.training.objectives.auxiliary import DenseTruth
 
 
 class Objective(nn.Module, ABC):

@@ -6,8 +6,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from spotchange.config.objectives import CaptionSettings
-from spotchange.data.batches import PairBatch
-from spotchange.training import processes
+from spotchange.pairs import PairBatch
+from spotchange.training import distributed
 from spotchange.training.objectives.base import Objective
 
 
@@ -61,9 +61,9 @@ class CaptionObjective(Objective):
 
     def _reduce(self, losses: Tensor, counted: Tensor, change_type: Tensor) -> Tensor:
         if self.settings.distractors == "mean":
-            return processes.global_mean((losses * counted).sum(), counted.sum())
+            return distributed.global_mean((losses * counted).sum(), counted.sum())
         parts = []
         for rows in (change_type != 0, change_type == 0):
             chosen = counted & rows[:, None]
-            parts.append(processes.global_mean((losses * chosen).sum(), chosen.sum()))
+            parts.append(distributed.global_mean((losses * chosen).sum(), chosen.sum()))
         return parts[0] + parts[1]

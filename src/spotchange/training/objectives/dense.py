@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from spotchange.config.objectives import DenseSettings
-from spotchange.data.batches import PairBatch
 from spotchange.models.interface import VisualState
+from spotchange.pairs import PairBatch
 from spotchange.training.objectives.base import Objective
 
 

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from spotchange.training import processes
+from spotchange.training import distributed
 
 _AS_MASK, _AS_RANDOM = 0.8, 0.1  # BERT's shares; the rest is left as it is, yet predicted
 
@@ -45,6 +45,6 @@ def word_loss(logits: Tensor, targets: Tensor, chosen: Tensor) -> dict[str, Tens
     each = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none").view(targets.shape)
     right = (logits.argmax(dim=-1) == targets) & chosen
     return {
-        "loss": processes.global_mean((each * chosen).sum(), chosen.sum()),
+        "loss": distributed.global_mean((each * chosen).sum(), chosen.sum()),
         "word_accuracy": right.sum() / chosen.sum().clamp(min=1),
     }

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from spotchange.errors import ConfigError
-from spotchange.models.grid_features import GridFeatures
 from spotchange.models.idc_pcl import IdcPcl
 from spotchange.models.interface import VisualState
+from spotchange.models.vision.grid_features import GridFeatures
 from spotchange.training.objectives.base import Objective
 
 

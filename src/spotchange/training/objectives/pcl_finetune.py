@@ -6,9 +6,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from spotchange.config.objectives import PclFinetuneSettings
-from spotchange.data.batches import PairBatch
 from spotchange.errors import ConfigError
-from spotchange.training import processes
+from spotchange.pairs import PairBatch
+from spotchange.training import distributed
 from spotchange.training.objectives.mlm import hide_words, word_loss
 from spotchange.training.objectives.pcl_base import PclObjective
 
@@ -56,6 +56,6 @@ class PclFinetuneObjective(PclObjective):
         each = F.cross_entropy(logits, target, reduction="none")
         right = ((logits.argmax(dim=1) != 0) == (target != 0)) & known
         return {
-            "judging": processes.global_mean((each * known).sum(), known.sum()),
+            "judging": distributed.global_mean((each * known).sum(), known.sum()),
             "judging_accuracy": right.sum() / known.sum().clamp(min=1),
         }

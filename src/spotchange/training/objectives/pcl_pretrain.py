@@ -8,14 +8,14 @@ import torch
 from torch import Tensor, nn
 
 from spotchange.config.objectives import PclPretrainSettings
-from spotchange.data.batches import PairBatch
 from spotchange.errors import ConfigError
+from spotchange.pairs import PairBatch
 from spotchange.training.objectives.fda import aligned_scores, alignment_loss
 from spotchange.training.objectives.fgvc import ClassHeads
 from spotchange.training.objectives.mlm import hide_words, word_loss
 from spotchange.training.objectives.mvcl import cell_loss, hide_cells
 from spotchange.training.objectives.pcl_base import PclObjective
-from spotchange.training.task_batches import CLASSES, FDA, MLM, MVCL, TaskBatch
+from spotchange.training.sources.tasks import CLASSES, FDA, MLM, MVCL, TaskBatch
 
 _FIXED = 7  # seed of what is hidden in validation, so that losses of different steps compare
 

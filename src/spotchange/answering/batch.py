@@ -1,0 +1,119 @@
+"""Many pairs: from a manifest or two folders to one JSON line each, resumable, one bad pair not stopping the rest."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from spotchange.answering.captioner import Captioner, CaptionOptions
+from spotchange.data.metadata import read_manifest
+from spotchange.errors import InputError, SpotchangeError
+from spotchange.images import SUFFIXES
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamedPair:
+    """A pair to caption and the name its result carries."""
+
+    id: str
+    before: Path
+    after: Path
+
+
+def pairs_from_manifest(manifest: Path) -> list[NamedPair]:
+    """The rows of a data set's metadata file, captions not needed."""
+    rows = read_manifest(manifest)
+    return [NamedPair(id=row.id, before=row.before_path, after=row.after_path) for row in rows]
+
+
+def pairs_from_folders(before: Path, after: Path) -> list[NamedPair]:
+    """Pictures that have the same relative path in both folders."""
+    for folder in (before, after):
+        if not folder.is_dir():
+            raise InputError(f"{folder} is not a folder")
+    names = sorted(pictures_in(before) & pictures_in(after))
+    if not names:
+        raise InputError(f"no picture has the same name in {before} and {after}")
+    return [NamedPair(id=name, before=before / name, after=after / name) for name in names]
+
+
+def pictures_in(folder: Path) -> set[str]:
+    """Relative paths of the pictures below a folder."""
+    return {
+        path.relative_to(folder).as_posix()
+        for path in folder.rglob("*")
+        if path.suffix.lower() in SUFFIXES and path.is_file()
+    }
+
+
+def caption_pairs(
+    captioner: Captioner, pairs: Sequence[NamedPair], *, options: CaptionOptions, batch_size: int
+) -> Iterator[dict[str, Any]]:
+    """One result a pair, in order: the caption result with its `id`, or `{"id", "error"}`."""
+    answers = captioner.answer_many(
+        [(pair.before, pair.after) for pair in pairs], options=options, batch_size=batch_size, keep_errors=True
+    )
+    for pair, answer in zip(pairs, answers, strict=True):
+        if isinstance(answer, SpotchangeError):
+            yield {"id": pair.id, "error": answer.message}
+        else:
+            yield {"id": pair.id, **answer.result.to_dict()}
+
+
+def write_results(
+    captioner: Captioner,
+    pairs: Sequence[NamedPair],
+    out: Path,
+    *,
+    options: CaptionOptions,
+    batch_size: int,
+    advance: Callable[[int], None],
+) -> list[dict[str, Any]]:
+    """Write `out`, continuing what an earlier run left; pairs that failed are tried again.
+
+    Lines collect in `out`.partial as they are made, so an interrupted run loses at most one batch;
+    the finished file appears under its own name at once.
+    """
+    partial = out.with_name(out.name + ".partial")
+    known = {pair.id for pair in pairs}
+    if len(known) < len(pairs):
+        raise InputError("two pairs have the same id")
+    done = {line["id"]: line for source in (out, partial) for line in _whole_lines(source) if "error" not in line}
+    done = {name: line for name, line in done.items() if name in known}
+    advance(len(done))
+    missing = [pair for pair in pairs if pair.id not in done]
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with partial.open("w", encoding="utf-8") as stream:
+            for line in done.values():
+                stream.write(json.dumps(line, ensure_ascii=False) + "\n")
+            for line in caption_pairs(captioner, missing, options=options, batch_size=batch_size):
+                stream.write(json.dumps(line, ensure_ascii=False) + "\n")
+                stream.flush()
+                done[line["id"]] = line
+                advance(1)
+        results = [done[pair.id] for pair in pairs]
+        # In the order of the input, whatever order an interrupted run left.
+        partial.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in results), encoding="utf-8")
+        os.replace(partial, out)
+    except OSError as error:
+        raise InputError(f"cannot write {out}: {error.strerror or error}") from error
+    return results
+
+
+def _whole_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """Results of an earlier run; a last line that was cut off is left out."""
+    if not path.exists():
+        return
+    for number, text in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        try:
+            line = json.loads(text)
+        except ValueError:
+            continue
+        if not isinstance(line, dict) or not isinstance(line.get("id"), str):
+            raise InputError(f"{path}:{number} is not a caption result", hint="choose another --out file")
+        yield line

@@ -1,0 +1,1 @@
+"""Decoded images and features on disk, read in place."""

@@ -1,0 +1,131 @@
+"""Rows of a decoded split as batches: pictures read in place, one caption each, places of change."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from spotchange.data.caches.flatfile import FlatFile
+from spotchange.data.caches.index import UNKNOWN, Numbers, RowIndex
+from spotchange.data.protocols import get_protocol
+from spotchange.errors import ConfigError
+from spotchange.pairs import CHANGE_TYPES, PairBatch
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+_PICTURES_AT_ONCE = 512
+
+
+class PairReader:
+    """Gathers any rows of a cache folder (see `cache.py`) into a batch; several threads may do so at once."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        tokenizer: Tokenizer,
+        max_words: int,
+        grid: tuple[int, int] | None,
+        protocol: str,
+        pin_memory: bool,
+    ) -> None:
+        self._index = RowIndex(folder)
+        self._pictures = FlatFile(folder / "pictures.bin")
+        self._kept: torch.Tensor | None = None
+        self._captions = _Captions(tokenizer, max_words)
+        self._grid = grid if self._index.has_masks else None
+        self._protocol = get_protocol(protocol)
+        self._pin_memory = pin_memory
+        self.change_types = self._index.change_types
+        self.units = pair_up(self._index)
+
+    def __len__(self) -> int:
+        """Rows in the index, usable or not."""
+        return len(self._index)
+
+    @property
+    def picture_bytes(self) -> int:
+        """Size of all decoded pictures."""
+        return len(self._pictures)
+
+    def keep_pictures_on(self, device: torch.device) -> None:
+        """Read every picture once; from then on batches are gathered on the device."""
+        shape = (3, self._index.height, self._index.width)
+        kept = torch.empty(self.picture_bytes // math.prod(shape), *shape, dtype=torch.uint8, device=device)
+        for numbers in np.array_split(np.arange(len(kept)), -(-len(kept) // _PICTURES_AT_ONCE)):
+            kept[int(numbers[0]) : int(numbers[-1]) + 1] = self._read_pictures(numbers).to(device)
+        self._kept = kept
+
+    def references(self, row: int) -> list[str]:
+        """What a prediction for a row is scored against, as the protocol says."""
+        return self._protocol.references(self._index.captions(row))
+
+    def read(self, rows: Numbers, draws: Numbers) -> PairBatch:
+        """The rows with these numbers; a row's draw decides which of its captions is taken."""
+        texts = []
+        for row, draw in zip(rows, draws, strict=True):
+            references = self.references(int(row))
+            texts.append(references[int(draw) % len(references)])
+        ids, mask = self._captions(texts)
+        return PairBatch(
+            before=self._read_pictures(self._index.column("before", rows)),
+            after=self._read_pictures(self._index.column("after", rows)),
+            caption_ids=ids,
+            caption_mask=mask,
+            change_type=torch.from_numpy(self._index.column("change_type", rows)),
+            scene_id=torch.from_numpy(self._index.column("scene", rows)),
+            change_mask=torch.from_numpy(self._index.change_mask(rows, self._grid)) if self._grid else None,
+        )
+
+    def _read_pictures(self, numbers: Numbers) -> torch.Tensor:
+        if self._kept is not None:
+            return self._kept[torch.from_numpy(numbers).to(self._kept.device)]
+        shape = (len(numbers), 3, self._index.height, self._index.width)
+        pictures = torch.empty(shape, dtype=torch.uint8, pin_memory=self._pin_memory)
+        for target, number in zip(pictures.numpy(), numbers, strict=True):
+            self._pictures.read_into(int(number) * target.size, target)
+        return pictures
+
+
+class _Captions:
+    """Texts to padded token ids. The tokenizer is used as it is: no padding or truncation is switched on in it."""
+
+    def __init__(self, tokenizer: Tokenizer, max_words: int) -> None:
+        if max_words < 3:
+            raise ConfigError(f"max_words must hold begin, a word and end, not {max_words}")
+        self._tokenizer, self._max_words = tokenizer, max_words
+        self._pad = tokenizer.token_to_id("[PAD]") or 0  # CLIP pads with 0 and has no token for it
+
+    def __call__(self, texts: list[str]) -> tuple[torch.Tensor, torch.Tensor]:
+        ids = torch.full((len(texts), self._max_words), self._pad, dtype=torch.int64)
+        mask = torch.zeros(ids.shape, dtype=torch.bool)
+        for place, encoded in enumerate(self._tokenizer.encode_batch(texts)):
+            tokens = [token for token, used in zip(encoded.ids, encoded.attention_mask, strict=True) if used]
+            if len(tokens) > self._max_words:
+                tokens = [*tokens[: self._max_words - 1], tokens[-1]]
+            ids[place, : len(tokens)] = torch.tensor(tokens)
+            mask[place, : len(tokens)] = True
+        return ids, mask
+
+
+def pair_up(index: RowIndex) -> Numbers:
+    """(units, 2) rows of change and distractor where every scene has exactly these two, else (rows, 1)."""
+    scenes, types = index.column("scene"), index.column("change_type")
+    unchanged = types == CHANGE_TYPES.index("none")
+    order = np.lexsort((unchanged, scenes))  # scene by scene, the change before the distractor
+    pairs = order[: len(order) // 2 * 2].reshape(-1, 2)
+    if (
+        len(order) % 2 == 0
+        and (scenes[pairs[:, 0]] == scenes[pairs[:, 1]]).all()
+        and len(np.unique(scenes)) == len(pairs)
+        and (unchanged[pairs] == [False, True]).all()
+        and (types[pairs[:, 0]] != UNKNOWN).all()
+    ):
+        pairs = pairs[np.argsort(pairs[:, 0])]
+        return pairs[np.isin(pairs, index.usable).all(axis=1)]  # a scene stays whole or goes
+    return index.usable[:, None]

@@ -1,0 +1,1 @@
+"""Captions that are false of a pair: retrieved, edited, or drawn from scene facts."""

@@ -1,0 +1,73 @@
+"""Both pictures side by side with what changed marked: the `--heatmap` picture."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image, ImageDraw, ImageFont
+
+from spotchange.results import Region
+
+GAP = 8
+BAND = 34  # pixels a line of text takes
+FADE = 0.6  # of the contrast is left where nothing changed
+INK, PAPER, MARK = (28, 28, 30), (255, 255, 255), (255, 45, 85)
+
+
+def overlay(picture: Image.Image, heat: npt.NDArray[np.floating]) -> Image.Image:
+    """The picture with what changed, heat in [0, 1], in its own colours and the rest faded.
+
+    Nothing is painted over the change: it may be a change of colour. Without heat nothing is faded.
+    """
+    strength = Image.fromarray((np.clip(heat, 0, 1) * 255).astype(np.uint8)).resize(
+        picture.size, Image.Resampling.BICUBIC
+    )
+    kept = np.asarray(strength, dtype=np.float32)[..., None] / 255.0
+    pixels = np.asarray(picture, dtype=np.float32)
+    faded = (pixels.mean(axis=2, keepdims=True) * 0.7 + pixels * 0.3) * FADE + 255 * (1 - FADE)
+    fading = (1 - kept) * float(np.clip(heat, 0, 1).max())
+    return Image.fromarray(np.clip(pixels * (1 - fading) + faded * fading, 0, 255).astype(np.uint8))
+
+
+def draw_boxes(picture: Image.Image, regions: Sequence[Region]) -> Image.Image:
+    """A copy with a frame round every region."""
+    marked = picture.copy()
+    pen = ImageDraw.Draw(marked)
+    thickness = max(2, round(max(picture.size) / 240))
+    for region in regions:
+        x, y, width, height = region.box
+        pen.rectangle((x, y, x + width - 1, y + height - 1), outline=MARK, width=thickness)
+    return marked
+
+
+def side_by_side(
+    before: Image.Image,
+    after: Image.Image,
+    *,
+    heat: npt.NDArray[np.floating],
+    regions: Sequence[Region],
+    caption: str,
+) -> Image.Image:
+    """Before and after with heat (2, rows, columns) and boxes, the sentence underneath."""
+    panels = [
+        draw_boxes(overlay(picture, heat[index]), [r for r in regions if r.image == name])
+        for index, (name, picture) in enumerate((("before", before), ("after", after)))
+    ]
+    height = min(640, max(panel.height for panel in panels))
+    panels = [p.resize((max(1, round(p.width * height / p.height)), height)) for p in panels]
+    width = sum(panel.width for panel in panels) + 3 * GAP
+    font = ImageFont.load_default(size=20)
+    lines = textwrap.wrap(caption, width=max(20, width // 11)) or [""]
+    sheet = Image.new("RGB", (width, height + 2 * GAP + BAND * (1 + len(lines))), PAPER)
+    pen = ImageDraw.Draw(sheet)
+    left = GAP
+    for name, panel in zip(("before", "after"), panels, strict=True):
+        pen.text((left, 6), name, fill=INK, font=font)
+        sheet.paste(panel, (left, BAND))
+        left += panel.width + GAP
+    for number, line in enumerate(lines):
+        pen.text((GAP, BAND + height + GAP + number * BAND), line, fill=INK, font=font)
+    return sheet

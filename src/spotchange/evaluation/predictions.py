@@ -1,0 +1,156 @@
+"""What a system said about each pair: from a model, from a file of captions, or one sentence for all."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spotchange.data import Row
+from spotchange.errors import InputError
+from spotchange.language.checker import change_type_of, says_no_change
+from spotchange.metrics import ConstantCaption, read_results
+
+if TYPE_CHECKING:
+    from spotchange.answering import Captioner
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """One pair's answer; `heat` (2, rows, columns) only from models."""
+
+    caption: str
+    changed: bool
+    change_type: str | None
+    change_score: float | None = None
+    heat: NDArray[np.float32] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SystemOutputs:
+    """A system's answers to all rows of an evaluation, in their order."""
+
+    name: str
+    outputs: list[Output]
+    fingerprint: str | None = None  # of the weights or the file
+    decoding: str | None = None
+    captioner: Captioner | None = None
+
+
+def is_captions_file(system: str) -> bool:
+    """Whether a system is given as a file of captions rather than as a model."""
+    return system != "bundled" and Path(system).is_file()
+
+
+def outputs_of(
+    system: str,
+    rows: Sequence[Row],
+    *,
+    device: str = "auto",
+    batch_size: int = 16,
+    beams: int = 3,
+    advance: Callable[[int], None] = lambda done: None,
+) -> SystemOutputs:
+    """Let a system answer the rows.
+
+    Args:
+        system: a model folder, "bundled", or a file of captions such as `spotchange caption --pairs --out` writes.
+        rows: the pairs.
+        device: where a model computes.
+        batch_size: pairs computed together.
+        beams: sentences kept while searching.
+        advance: called with the number of further pairs answered.
+    """
+    if is_captions_file(system):
+        answered = outputs_from_file(Path(system), rows)
+        advance(len(rows))
+        return answered
+    from spotchange.answering import load, model_folder  # here: captions from a file need no torch
+
+    captioner = load(system, device=device)
+    return outputs_from_model(
+        captioner,
+        rows,
+        batch_size=batch_size,
+        beams=beams,
+        advance=advance,
+        fingerprint=folder_hash(model_folder(system)),
+    )
+
+
+def outputs_from_model(
+    captioner: Captioner,
+    rows: Sequence[Row],
+    *,
+    batch_size: int,
+    beams: int,
+    advance: Callable[[int], None] = lambda done: None,
+    fingerprint: str | None = None,
+) -> SystemOutputs:
+    """Caption every row with a model."""
+    from spotchange.answering import CaptionOptions
+
+    pairs = [(row.before_path, row.after_path) for row in rows]
+    outputs = []
+    for answer in captioner.answer_many(pairs, options=CaptionOptions(beams=beams), batch_size=batch_size):
+        result = answer.result
+        outputs.append(
+            Output(
+                caption=result.caption,
+                changed=result.changed,
+                change_type=result.change_type,
+                change_score=result.change_score,
+                heat=answer.heat,
+            )
+        )
+        advance(1)
+    return SystemOutputs(
+        name=captioner.name, outputs=outputs, fingerprint=fingerprint, decoding=f"beam{beams}", captioner=captioner
+    )
+
+
+def outputs_from_file(path: Path, rows: Sequence[Row]) -> SystemOutputs:
+    """Take captions, and verdicts where there are any, from a file; every row needs one."""
+    results = read_results(path)
+    absent = [row.id for row in rows if row.id not in results]
+    if absent:
+        raise InputError(f"{path}: {len(absent)} of {len(rows)} pairs have no caption, the first is id {absent[0]!r}")
+    outputs = [_from_result(results[row.id]) for row in rows]
+    fingerprint = hashlib.sha256(path.read_bytes()).hexdigest()[:8]
+    return SystemOutputs(name=path.stem, outputs=outputs, fingerprint=fingerprint)
+
+
+def constant_outputs(constant: ConstantCaption, rows: Sequence[Row]) -> SystemOutputs:
+    """The same sentence for every row."""
+    return SystemOutputs(name="constant", outputs=[_from_result({"caption": constant.caption})] * len(rows))
+
+
+def _from_result(result: dict[str, Any]) -> Output:
+    """Read a verdict from the sentence where the file has none of its own."""
+    caption = result["caption"]
+    said_changed = not says_no_change(caption)
+    changed = result["changed"] if isinstance(result.get("changed"), bool) else said_changed
+    given = result.get("change_type")
+    score = result.get("change_score")
+    return Output(
+        caption=caption,
+        changed=changed,
+        change_type=given if isinstance(given, str) else change_type_of(caption),
+        change_score=float(score) if isinstance(score, int | float) and not isinstance(score, bool) else None,
+    )
+
+
+def folder_hash(folder: str | os.PathLike[str]) -> str:
+    """Eight hex digits of a model folder's architecture, words and weights."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(folder).glob("*")):
+        if path.suffix == ".safetensors" or path.name in ("config.json", "tokenizer.json", "calibration.json"):
+            with path.open("rb") as stream:
+                digest.update(path.name.encode() + hashlib.file_digest(stream, "sha256").digest())
+    return digest.hexdigest()[:8]

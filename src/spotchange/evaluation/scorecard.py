@@ -1,0 +1,136 @@
+"""From rows and a system's answers to every number about them, in total and for each change type."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from spotchange.data import Row
+from spotchange.evaluation.facts import ALL_ATTRIBUTES, FACTS, Scenes, fact_values
+from spotchange.evaluation.pointing import pointing_values
+from spotchange.evaluation.predictions import Output, SystemOutputs
+from spotchange.evaluation.verdicts import NO_CHANGE, confusion, verdict_scores, verdict_summables
+from spotchange.metrics import Scorer, bootstrap_intervals
+from spotchange.metrics.resampling import Summable, mean_of
+from spotchange.pairs import CHANGE_TYPES
+
+CHANGED = "changed"  # all pairs with a change, whatever its type
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judgement:
+    """A system's numbers on one set of pairs, as fractions."""
+
+    pairs: int
+    captions: dict[str, float]  # BLEU to CIDEr-D
+    beyond: dict[str, float]  # verdicts, facts, pointing: what of them can be formed
+
+    @property
+    def scores(self) -> dict[str, float]:
+        """Everything in one mapping."""
+        return self.captions | self.beyond
+
+
+@dataclass(frozen=True, kw_only=True)
+class SystemEvaluation:
+    """Everything measured about one system."""
+
+    answered: SystemOutputs
+    total: Judgement
+    by_type: dict[str, Judgement]
+    items: dict[str, dict[str, float]]
+    intervals: dict[str, tuple[float, float]]
+    confusion: dict[str, dict[str, int]]
+    signature: str
+    warnings: list[str]
+    retrieval: dict[str, dict[str, float]] | None = None
+    summables: list[Summable] = field(default_factory=list, repr=False)
+
+    @property
+    def name(self) -> str:
+        """What the system is called in tables."""
+        return self.answered.name
+
+
+def groups_of(rows: Sequence[Row]) -> dict[str, list[int]]:
+    """Row numbers by change type, all changes together first; empty where types are unknown or all alike."""
+    by_type: dict[str, list[int]] = {}
+    for number, row in enumerate(rows):
+        if row.change_type is not None:
+            by_type.setdefault(row.change_type, []).append(number)
+    if len(by_type) < 2:
+        return {}
+    changed = [number for number, row in enumerate(rows) if row.change_type not in (None, NO_CHANGE)]
+    together = {CHANGED: changed} if NO_CHANGE in by_type and len(by_type) > 2 else {}
+    usual = [kind for kind in (*CHANGE_TYPES[1:], NO_CHANGE) if kind in by_type]
+    return together | {kind: by_type[kind] for kind in (*usual, *sorted(set(by_type) - set(usual)))}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Pair:
+    """A row, the answer to it, and what can be said of this pair alone."""
+
+    row: Row
+    output: Output
+    values: dict[str, float]
+
+
+def judge_system(
+    rows: Sequence[Row],
+    answered: SystemOutputs,
+    scorer: Scorer,
+    *,
+    scenes: Scenes,
+    signature_parts: Mapping[str, str | None],
+    seed: int = 0,
+    retrieval: dict[str, dict[str, float]] | None = None,
+) -> SystemEvaluation:
+    """All numbers of one system: the total with its items and intervals, and each change type.
+
+    A change type is judged as an evaluation of its own, as DUDA's tables do: document frequencies come from
+    its pairs alone, so subsets do not average to the total.
+    """
+    pairs = [
+        _Pair(
+            row=row, output=output, values=fact_values(row, output.caption, scenes) | pointing_values(row, output.heat)
+        )
+        for row, output in zip(rows, answered.outputs, strict=True)
+    ]
+    result = scorer.score(_captions(pairs), **signature_parts)
+    summables = [*result.summables, *verdict_summables(rows, answered.outputs), *_fact_summables(pairs)]
+    by_type = {}
+    for kind, numbers in groups_of(rows).items():
+        part = [pairs[number] for number in numbers]
+        by_type[kind] = _judgement(part, scorer.score(_captions(part)).corpus)
+    return SystemEvaluation(
+        answered=answered,
+        total=_judgement(pairs, result.corpus),
+        by_type=by_type,
+        items={pair.row.id: result.items[pair.row.id] | pair.values for pair in pairs},
+        intervals=bootstrap_intervals(summables, seed=seed),
+        confusion=confusion(rows, answered.outputs),
+        signature=result.signature,
+        warnings=result.warnings,
+        retrieval=retrieval,
+        summables=summables,
+    )
+
+
+def _captions(pairs: Sequence[_Pair]) -> dict[str, str]:
+    return {pair.row.id: pair.output.caption for pair in pairs}
+
+
+def _judgement(pairs: Sequence[_Pair], corpus: dict[str, float]) -> Judgement:
+    beyond = verdict_scores([pair.row for pair in pairs], [pair.output for pair in pairs])
+    for name in dict.fromkeys(name for pair in pairs for name in pair.values):
+        beyond[name] = float(np.mean([pair.values[name] for pair in pairs if name in pair.values]))
+    return Judgement(pairs=len(pairs), captions=corpus, beyond=beyond)
+
+
+def _fact_summables(pairs: Sequence[_Pair]) -> list[Summable]:
+    """Facts in the form that intervals and paired tests need, where every pair knows its facts."""
+    if not all(FACTS in pair.values for pair in pairs):
+        return []
+    return [mean_of(name, np.array([pair.values[name] for pair in pairs])) for name in (FACTS, ALL_ATTRIBUTES)]

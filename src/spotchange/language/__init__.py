@@ -1,0 +1,1 @@
+"""The language of CLEVR-Change: vocabulary, writer, grammar, checker."""

@@ -1,0 +1,1 @@
+"""The Penn Treebank tokenizer of the COCO caption tools."""

@@ -1,0 +1,1 @@
+"""From logits to token ids: search and its key/value caches."""

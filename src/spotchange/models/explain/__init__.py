@@ -1,0 +1,1 @@
+"""Where a model looked: attention and alignment maps."""

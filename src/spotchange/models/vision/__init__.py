@@ -1,0 +1,1 @@
+"""Visual backbones and the encoder that sees both images."""

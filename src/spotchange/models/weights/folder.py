@@ -1,0 +1,276 @@
+"""Model folders: everything a trained model is, in files that other tools can read too.
+
+`config.json` (architecture), `model*.safetensors` with an index that names every tensor's file and every
+file's checksum, `tokenizer.json`, `preprocessor_config.json`, and whatever text the maker adds
+(`recipe.yaml`, `README.md`, `calibration.json`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from spotchange.config.model import ModelSettings
+from spotchange.errors import InputError, ModelError
+from spotchange.files import atomic_path, write_text
+from spotchange.models.build import build_model, settings_for
+from spotchange.models.vision.preprocess import Preprocessor
+
+if TYPE_CHECKING:
+    from PIL import Image
+    from tokenizers import Tokenizer
+
+MODEL_TYPE = "spotchange"
+INDEX = "model.safetensors.index.json"
+_STORED = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadedModel:
+    """A model with what belongs to it, so that they cannot disagree."""
+
+    model: nn.Module
+    settings: ModelSettings
+    tokenizer: Tokenizer
+    preprocessor: Preprocessor
+    folder: Path
+
+    @property
+    def name(self) -> str:
+        """What the model is called in results."""
+        return self.folder.resolve().name
+
+    @property
+    def change_types(self) -> tuple[str, ...]:
+        """Names of the change head's answers, "none" first."""
+        return self.settings.heads.change_types
+
+    def preprocess(self, pictures: Sequence[Image.Image]) -> Tensor:
+        """Pictures as the model's input, on its device."""
+        return self.preprocessor(pictures).to(next(self.model.parameters()).device)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The sentence of token ids, padding and everything from the end token on left out."""
+        ids = list(ids)
+        if self.settings.vocabulary.end in ids:
+            ids = ids[: ids.index(self.settings.vocabulary.end)]
+        while ids and ids[-1] == self.settings.vocabulary.pad:
+            ids.pop()
+        return self.tokenizer.decode(ids, skip_special_tokens=True).strip()
+
+
+def save_model(
+    folder: str | os.PathLike[str],
+    *,
+    model: nn.Module,
+    settings: ModelSettings,
+    tokenizer: Tokenizer,
+    preprocessor: Preprocessor,
+    texts: dict[str, str] | None = None,
+    stored: str = "float32",
+    max_shard_bytes: int = 4 * 2**30,
+    keep_text_encoder: bool = True,
+) -> None:
+    """Write a model folder, all or nothing; an old one there is replaced when the new one is complete.
+
+    Args:
+        texts: further files by name, such as `recipe.yaml` or `README.md`.
+        stored: float32, float16 or bfloat16: how weights lie on disk; they load as float32 again.
+        keep_text_encoder: False leaves the text transformer out, for models that only caption.
+    """
+    state = {name: value.detach() for name, value in model.state_dict().items()}
+    # A grid backbone's weights are among these: nobody has to fetch them again from where they once came.
+    settings = settings.model_copy(update={"vision": settings.vision.model_copy(update={"resnet": None})})
+    if not keep_text_encoder:
+        settings = settings.model_copy(update={"text": settings.text.model_copy(update={"encoder": False})})
+        state = {k: v for k, v in state.items() if not k.startswith("text_encoder.") and k != "logit_scale"}
+    with _new_folder(Path(folder)) as fresh:
+        write_weights(fresh, state, stored=_STORED[stored], max_shard_bytes=max_shard_bytes)
+        write_text(fresh / "config.json", _as_json(config_of(settings_for(settings, tokenizer))))
+        write_text(fresh / "preprocessor_config.json", _as_json(preprocessor.to_dict()))
+        write_text(fresh / "tokenizer.json", tokenizer.to_str(pretty=False))
+        for name, text in (texts or {}).items():
+            write_text(fresh / name, text)
+
+
+def load_model(folder: str | os.PathLike[str], *, device: str | torch.device = "cpu") -> LoadedModel:
+    """Read a model folder; weights in fp32, in evaluation mode, on `device`."""
+    from tokenizers import Tokenizer
+
+    folder = Path(folder)
+    settings = read_settings(folder)
+    state = read_weights(folder)
+    with torch.device("meta"):  # no time is spent on random weights that would be overwritten
+        model = build_model(settings)
+    check_state(model, state, source=str(folder))
+    model.load_state_dict({name: _to_fp32(value) for name, value in state.items()}, assign=True)
+    try:
+        tokenizer = Tokenizer.from_file(str(_needed(folder, "tokenizer.json")))
+    except ModelError:
+        raise
+    except Exception as error:  # the tokenizers library raises bare Exception
+        raise ModelError(f"{folder / 'tokenizer.json'} is not a tokenizer: {error}") from error
+    preprocessor = Preprocessor.from_dict(_read_json(folder, "preprocessor_config.json"))
+    return LoadedModel(
+        model=model.to(device).eval(), settings=settings, tokenizer=tokenizer, preprocessor=preprocessor, folder=folder
+    )
+
+
+def config_of(settings: ModelSettings) -> dict[str, Any]:
+    """Content of `config.json`; transformers' Auto classes find the model by its type."""
+    return {
+        "model_type": MODEL_TYPE,
+        "architectures": ["SpotchangeModel"],
+        "dtype": "float32",  # to compute with, however the weights lie on disk
+        "settings": settings.model_dump(mode="json"),
+    }
+
+
+def read_settings(folder: Path) -> ModelSettings:
+    """Architecture of a model folder."""
+    config = _read_json(folder, "config.json")
+    if config.get("model_type") != MODEL_TYPE:
+        raise ModelError(
+            f"{folder} is not a spotchange model (its config.json says model_type {config.get('model_type')!r})",
+            hint="`spotchange models import` turns CLIP and CLIP4IDC checkpoints into one",
+        )
+    return ModelSettings.from_mapping(config.get("settings", {}), source=str(folder / "config.json"))
+
+
+def write_weights(folder: Path, state: dict[str, Tensor], *, stored: torch.dtype, max_shard_bytes: int) -> None:
+    """Weights as one or more safetensors files, and an index with checksums."""
+    from safetensors.torch import save_file
+
+    shards: list[dict[str, Tensor]] = [{}]
+    filled = total = 0
+    for name, value in state.items():
+        value = value.to("cpu", stored if value.is_floating_point() else value.dtype).contiguous()
+        if shards[-1] and filled + value.nbytes > max_shard_bytes:
+            shards.append({})
+            filled = 0
+        shards[-1][name] = value.clone() if value.data_ptr() == state[name].data_ptr() else value
+        filled += value.nbytes
+        total += value.nbytes
+    files: dict[str, str] = {}
+    checksums: dict[str, str] = {}
+    for number, shard in enumerate(shards, 1):
+        single = len(shards) == 1
+        file = "model.safetensors" if single else f"model-{number:05d}-of-{len(shards):05d}.safetensors"
+        with atomic_path(folder / file) as temporary:  # also gives it the permissions of a plain file
+            save_file(shard, str(temporary), metadata={"format": "pt"})
+        checksums[file] = _sha256(folder / file)
+        files |= dict.fromkeys(shard, file)
+    index = {"metadata": {"total_size": total, "sha256": checksums}, "weight_map": files}
+    write_text(folder / INDEX, _as_json(index))
+
+
+def read_weights(folder: Path) -> dict[str, Tensor]:
+    """All tensors, as stored; files are checked against the index where there is one."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    index = _read_json(folder, INDEX) if (folder / INDEX).exists() else {}
+    checksums = index.get("metadata", {}).get("sha256", {})
+    names = sorted(set(index.get("weight_map", {}).values())) or ["model.safetensors"]
+    state: dict[str, Tensor] = {}
+    for name in names:
+        path = _needed(folder, name)
+        if name in checksums and _sha256(path) != checksums[name]:
+            raise ModelError(f"{path} is damaged: its checksum is not the one in {INDEX}", hint="copy it again")
+        try:
+            state |= load_file(str(path))
+        except (SafetensorError, OSError) as error:
+            raise ModelError(f"{path} is not a complete safetensors file: {error}") from error
+    # transformers' save_pretrained puts the wrapper's name in front
+    return {name.removeprefix("model."): value for name, value in state.items()}
+
+
+def check_state(model: nn.Module, state: dict[str, Tensor], *, source: str) -> None:
+    """Raise one message that lists what is missing, unknown or of the wrong shape."""
+    wanted = {name: tuple(value.shape) for name, value in model.state_dict().items()}
+    problems = [f"{name} is missing" for name in wanted if name not in state]
+    problems += [f"{name} is unknown" for name in state if name not in wanted]
+    problems += [
+        f"{name} has shape {list(state[name].shape)} instead of {list(shape)}"
+        for name, shape in wanted.items()
+        if name in state and tuple(state[name].shape) != shape
+    ]
+    if problems:
+        more = f" and {len(problems) - 6} more" if len(problems) > 6 else ""
+        raise ModelError(f"{source} does not fit the model: {'; '.join(problems[:6])}{more}")
+
+
+class _new_folder:
+    """A temporary folder that takes the place of `target` when the block ends well."""
+
+    def __init__(self, target: Path) -> None:
+        self.target = target
+
+    def __enter__(self) -> Path:
+        try:
+            self.target.parent.mkdir(parents=True, exist_ok=True)
+            if self.target.exists() and not self.target.is_dir():
+                raise InputError(f"cannot write the model folder {self.target}: a file is in its place")
+            self.fresh = Path(tempfile.mkdtemp(dir=self.target.parent, prefix=f".{self.target.name}."))
+        except OSError as error:
+            raise InputError(f"cannot write {self.target}: {error.strerror or error}") from error
+        return self.fresh
+
+    def __exit__(self, kind: object, *rest: object) -> None:
+        try:
+            if kind is None:
+                self._replace()
+        finally:
+            shutil.rmtree(self.fresh, ignore_errors=True)
+
+    def _replace(self) -> None:
+        umask = os.umask(0)
+        os.umask(umask)
+        self.fresh.chmod(0o777 & ~umask)
+        if self.target.exists():
+            old = self.fresh.with_name(self.fresh.name + ".old")
+            os.replace(self.target, old)
+            os.replace(self.fresh, self.target)
+            shutil.rmtree(old, ignore_errors=True)
+        else:
+            os.replace(self.fresh, self.target)
+
+
+def _to_fp32(value: Tensor) -> Tensor:
+    return value.float() if value.is_floating_point() else value
+
+
+def _as_json(values: dict[str, Any]) -> str:
+    return json.dumps(values, indent=2, ensure_ascii=False) + "\n"
+
+
+def _needed(folder: Path, name: str) -> Path:
+    if not (folder / name).is_file():
+        what = f"{folder} has no {name}" if folder.is_dir() else f"there is no model folder {folder}"
+        raise ModelError(what)
+    return folder / name
+
+
+def _read_json(folder: Path, name: str) -> dict[str, Any]:
+    try:
+        values = json.loads(_needed(folder, name).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{folder / name} is not valid JSON: {error}") from error
+    if not isinstance(values, dict):
+        raise ModelError(f"{folder / name} must hold a JSON object")
+    return values
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,60 @@
+"""A comparison of two folders as JUnit XML, which every CI system shows."""
+
+from __future__ import annotations
+
+import re
+from xml.etree import ElementTree
+
+from spotchange.reports.comparison import DIFFERENT, ComparedFile, Comparison
+
+SUITE = "spotchange compare"
+_NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def junit_xml(comparison: Comparison) -> str:
+    """One test case a picture: changed, missing and new ones fail, unreadable ones are errors."""
+    failures = sum(each.status in DIFFERENT for each in comparison.files)
+    totals = {
+        "tests": str(len(comparison.files)),
+        "failures": str(failures),
+        "errors": str(sum(each.status == "failed" for each in comparison.files)),
+        "skipped": "0",
+    }
+    seconds = sum(each.result.seconds for each in comparison.files if each.result is not None)
+    root = ElementTree.Element("testsuites", totals | {"name": SUITE, "time": f"{seconds:.3f}"})
+    suite = ElementTree.SubElement(root, "testsuite", totals | {"name": SUITE, "time": f"{seconds:.3f}"})
+    for each in comparison.files:
+        _add_case(suite, each)
+    ElementTree.indent(root)
+    return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _add_case(suite: ElementTree.Element, compared: ComparedFile) -> None:
+    seconds = compared.result.seconds if compared.result is not None else 0.0
+    case = ElementTree.SubElement(
+        suite, "testcase", {"classname": SUITE, "name": _clean(compared.name), "time": f"{seconds:.3f}"}
+    )
+    if compared.status == "failed":
+        ElementTree.SubElement(case, "error", {"type": "unreadable", "message": _clean(compared.error or "")})
+    elif compared.status in DIFFERENT:
+        failure = ElementTree.SubElement(case, "failure", {"type": compared.status, "message": _message(compared)})
+        failure.text = _details(compared)
+
+
+def _message(compared: ComparedFile) -> str:
+    if compared.result is None:
+        return {"missing": "the picture is missing", "new": "the picture is new"}[compared.status]
+    return _clean(compared.result.caption)
+
+
+def _details(compared: ComparedFile) -> str:
+    if compared.result is None:
+        return _clean(compared.name)
+    lines = [f"change score {compared.result.change_score:.4f}"]
+    lines += [f"{region.image} x,y,w,h = {','.join(map(str, region.box))}" for region in compared.result.regions]
+    return "\n".join(lines)
+
+
+def _clean(text: str) -> str:
+    """Without the control characters that XML cannot hold."""
+    return _NOT_XML.sub("\ufffd", text)

@@ -1,0 +1,1 @@
+"""The ray tracer: one source for CPU and CUDA."""

@@ -1,0 +1,207 @@
+"""The work items of a picture: one pixel, one sample of a pixel, one object's count of pixels."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from spotchange.kernels.compile import greater, lesser, shared
+from spotchange.scene import AFTER
+from spotchange.scenes import appearance
+from spotchange.scenes.rendering.camera import ACROSS, DOWN, camera_frame, pixel_ray
+from spotchange.scenes.rendering.frame import scene_of
+from spotchange.scenes.rendering.geometry import (
+    BOUND,
+    FAR,
+    HALF,
+    METAL,
+    SLOT,
+    X,
+    Y,
+    blocked,
+    everything,
+    first_hit,
+    hit_ground,
+    hit_object,
+    objects_near,
+    without,
+)
+from spotchange.scenes.rendering.indirect import ground_radiance
+from spotchange.scenes.rendering.sampling import pixel_key, point
+from spotchange.scenes.rendering.shading import sample_color, to_srgb
+
+F = np.float32
+
+SAMPLES_AT_ONCE = 4  # taken before anything is decided about a pixel
+AGREE = F(0.008)  # the spread of the samples, as a share of their sum, that ends a pixel
+
+
+@shared
+def spread(u):
+    """Offset from the pixel's centre: a tent as wide as Blender's Blackman-Harris filter of 1.5 pixels."""
+    if u < F(0.5):
+        return math.sqrt(F(2.0) * u) * F(0.5)
+    return F(1.0) - math.sqrt(F(2.0) - F(2.0) * u) * F(0.5)
+
+
+@shared
+def picture_at(pictures, p):
+    """Which picture stands at place p of those asked for; two bits each, so no array has to be sent."""
+    return (pictures >> (2 * p)) & 3
+
+
+@shared
+def version_of(picture):
+    """Which version of the scene a picture shows."""
+    return 1 if picture == AFTER else 0
+
+
+@shared
+def view_of(tables, s, picture):
+    """Camera position and frame of a picture."""
+    x, y, z = tables.camera[s, picture, 0], tables.camera[s, picture, 1], tables.camera[s, picture, 2]
+    return (x, y, z), camera_frame(x, y, z)
+
+
+@shared
+def object_at(tables, s, picture, row, column, width, height):
+    """Slot + 1 of the object at a pixel's centre, 0 where there is none."""
+    (x, y, z), frame = view_of(tables, s, picture)
+    version = version_of(picture)
+    objects = tables.objects[s, version]
+    dx, dy, dz = pixel_ray(frame, F(column) + F(0.5), F(row) + F(0.5), width, height)
+    k, _ = first_hit(objects, everything(tables.used[s, version]), x, y, z, dx, dy, dz, FAR)
+    return int(objects[k, SLOT]) + 1 if k >= 0 else 0
+
+
+@shared
+def pixel_range(aside, ahead, radius, tangent, pixels):
+    """First and last + 1 of the pixels along one axis that a ball may cover, given its centre across and ahead."""
+    far = ahead * ahead - radius * radius
+    if ahead <= radius or far < F(1e-3):  # the camera stands inside or beside it
+        return 0, pixels
+    turn = radius * math.sqrt(aside * aside + far)
+    low, high = (aside * ahead - turn) / far, (aside * ahead + turn) / far
+    scale = F(0.5) * F(pixels)
+    first, last = int((low / tangent + F(1.0)) * scale) - 1, int((high / tangent + F(1.0)) * scale) + 2
+    return lesser(greater(first, 0), pixels), lesser(greater(last, 0), pixels)
+
+
+@shared
+def pixels_shown(tables, s, picture, k, width, height, enough):
+    """At how many pixels' centres object k is seen; counting ends at `enough`."""
+    (x, y, z), frame = view_of(tables, s, picture)
+    rx, ry, rz, ux, uy, uz, fx, fy, fz = frame
+    version = version_of(picture)
+    objects = tables.objects[s, version]
+    px, py, pz = objects[k, X] - x, objects[k, Y] - y, objects[k, HALF] - z
+    ahead, radius = px * fx + py * fy + pz * fz, math.sqrt(objects[k, BOUND])
+    left, right = pixel_range(px * rx + py * ry + pz * rz, ahead, radius, ACROSS, width)
+    top, bottom = pixel_range(-(px * ux + py * uy + pz * uz), ahead, radius, DOWN, height)
+    others = without(everything(tables.used[s, version]), k)
+    found = 0
+    for row in range(top, bottom):
+        for column in range(left, right):
+            dx, dy, dz = pixel_ray(frame, F(column) + F(0.5), F(row) + F(0.5), width, height)
+            t = hit_object(objects, k, x, y, z, dx, dy, dz, FAR)
+            if t < FAR and not blocked(objects, others, x, y, z, dx, dy, dz, t):
+                found += 1
+                if found >= enough:
+                    return found
+    return found
+
+
+@shared
+def glance(tables, s, picture, row, column, width, height):
+    """What a pixel may show: the mask of objects near it, and the one at its centre or -1."""
+    (x, y, z), frame = view_of(tables, s, picture)
+    version = version_of(picture)
+    objects = tables.objects[s, version]
+    dx, dy, dz = pixel_ray(frame, F(column) + F(0.5), F(row) + F(0.5), width, height)
+    around = F(1.6) * greater(ACROSS / F(width), DOWN / F(height))
+    mask = objects_near(objects, tables.used[s, version], x, y, z, dx, dy, dz, around)
+    k, _ = first_hit(objects, mask, x, y, z, dx, dy, dz, FAR)
+    return mask, k
+
+
+@shared
+def is_metallic(objects, mask, k):
+    """Whether a pixel will follow mirrors: by the object at its centre, else by those its edges may show."""
+    if k >= 0:
+        return objects[k, METAL] > F(0.5)
+    other = 0
+    while mask != 0:
+        if mask & 1 and objects[other, METAL] > F(0.5):
+            return True
+        mask >>= 1
+        other += 1
+    return False
+
+
+@shared
+def open_ground(tables, s, picture, row, column, width, height):
+    """Levels of a pixel with no object near: the ground's shadows are smooth, so its centre tells it."""
+    (x, y, z), frame = view_of(tables, s, picture)
+    scene = scene_of(tables, s, version_of(picture))
+    dx, dy, dz = pixel_ray(frame, F(column) + F(0.5), F(row) + F(0.5), width, height)
+    t = hit_ground(x, y, z, dx, dy, dz)
+    if t >= FAR:
+        color = scene.look[appearance.SKY_RED], scene.look[appearance.SKY_GREEN], scene.look[appearance.SKY_BLUE]
+    else:
+        color = ground_radiance(scene, x + t * dx, y + t * dy, z + t * dz)
+    return to_levels(color, scene.look[appearance.EXPOSURE])
+
+
+@shared
+def pixel_sample(tables, s, picture, row, column, width, height, mask, sample, effort):
+    """Linear colour of one sample of a pixel; effort is (samples, bounces, broad rays a sample)."""
+    samples, bounces, rays = effort
+    (x, y, z), frame = view_of(tables, s, picture)
+    dice = (pixel_key(tables.scene_id[s], picture, row * width + column), sample, samples)
+    u, v = point(dice, 0)
+    dx, dy, dz = pixel_ray(frame, F(column) + spread(u), F(row) + spread(v), width, height)
+    scene = scene_of(tables, s, version_of(picture))
+    return sample_color(scene, mask, x, y, z, dx, dy, dz, dice, (bounces, rays, F(2.0) * ACROSS / F(width)))
+
+
+@shared
+def taken_in(total, color):
+    """A pixel's total so far (red, green, blue, darkest, brightest) with one more sample."""
+    r, g, b, low, high = total
+    light = color[0] + color[1] + color[2]
+    return r + color[0], g + color[1], b + color[2], lesser(low, light), greater(high, light)
+
+
+@shared
+def agrees(total):
+    """Whether samples differ so little that more would not change the pixel: most of what is smooth."""
+    r, g, b, low, high = total
+    return high - low < AGREE * (r + g + b)
+
+
+@shared
+def to_levels(color, scale):
+    """sRGB levels of a linear colour."""
+    r, g, b = color
+    return to_srgb(r * scale), to_srgb(g * scale), to_srgb(b * scale)
+
+
+@shared
+def draw_pixel(tables, s, picture, row, column, width, height, effort):
+    """Levels of one pixel and the slot + 1 of the object at its centre; effort is as for `pixel_sample`."""
+    mask, k = glance(tables, s, picture, row, column, width, height)
+    if mask == 0:
+        return open_ground(tables, s, picture, row, column, width, height), 0
+    total = (F(0.0), F(0.0), F(0.0), F(1e9), F(0.0))
+    taken = 0
+    while taken < effort[0]:
+        for sample in range(taken, taken + SAMPLES_AT_ONCE):
+            color = pixel_sample(tables, s, picture, row, column, width, height, mask, sample, effort)
+            total = taken_in(total, color)
+        taken += SAMPLES_AT_ONCE
+        if agrees(total):
+            break
+    scale = tables.look[s, appearance.EXPOSURE] / F(taken)
+    thing = int(tables.objects[s, version_of(picture), k, SLOT]) + 1 if k >= 0 else 0
+    return to_levels((total[0], total[1], total[2]), scale), thing

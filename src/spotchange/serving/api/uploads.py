@@ -1,0 +1,142 @@
+"""From a request's bytes to two pictures: every limit is enforced before anything is decoded."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+
+from PIL import Image
+
+from spotchange.errors import ImageError
+from spotchange.images import image_size, read_image
+from spotchange.serving.api.problems import Problem
+from spotchange.serving.settings import ServerSettings
+
+ANY_SIZE = 2**63  # headers may say what they like; our own limit is checked right after
+SNIFFED = 1024  # bytes in which readers of other formats look for their mark
+_LATE_STARTERS = (b"%PDF-", b"<script", b"<html", b"<!doctype", b"<svg", b"<?php", b"<iframe")
+_ZIP_END, _ZIP_END_SIZE = b"PK\x05\x06", 22
+_ARCHIVE_TAILS = (b"PK\x03\x04", b"Rar!\x1a\x07", b"7z\xbc\xaf\x27\x1c", b"\x7fELF")
+
+
+def decode_base64(text: str, side: str, settings: ServerSettings) -> bytes:
+    """The bytes of a picture in JSON."""
+    if len(text) > settings.max_picture_bytes * 4 // 3 + 4:
+        raise _too_many_bytes(side, settings)
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise Problem(422, "invalid-base64", f"{side}: this is not base64") from None
+
+
+def check_picture(content: bytes, side: str, settings: ServerSettings) -> int:
+    """Refuse what is too large, no picture, or something else besides; returns how many pixels it would take."""
+    if len(content) > settings.max_picture_bytes:
+        raise _too_many_bytes(side, settings)
+    try:
+        width, height = image_size(content, max_pixels=ANY_SIZE)
+    except ImageError as error:
+        # What is no picture at all is the wrong type; what is damaged is content that cannot be processed.
+        status, name = (422, "unreadable-picture") if "damaged" in error.message else (415, "not-a-picture")
+        raise Problem(status, name, f"{side}: {error.message}") from None
+    if width * height > settings.max_pixels:
+        limit = f"{settings.max_pixels:,}"
+        raise Problem(413, "too-many-pixels", f"{side}: {width}x{height} pixels are more than the limit of {limit}")
+    if is_polyglot(content):
+        raise Problem(422, "polyglot", f"{side}: this file is a picture and something else at once")
+    return width * height
+
+
+def is_polyglot(content: bytes) -> bool:
+    """Whether a picture's bytes also read as a document, an archive or a program.
+
+    Nothing sent here is ever handed out again, but whoever stores requests beside us might.
+    """
+    head = content[:SNIFFED].lower()
+    if any(mark.lower() in head for mark in _LATE_STARTERS):
+        return True
+    tail = content[-(_ZIP_END_SIZE + 65535) :]
+    place = tail.rfind(_ZIP_END)
+    if 0 <= place <= len(tail) - _ZIP_END_SIZE:
+        comment = int.from_bytes(tail[place + 20 : place + 22], "little")
+        if place + _ZIP_END_SIZE + comment == len(tail):
+            return True
+    after = content[_end_of_picture(content) :][:SNIFFED].lower()
+    return any(mark.lower() in after for mark in (*_LATE_STARTERS, *_ARCHIVE_TAILS))
+
+
+def _end_of_picture(content: bytes) -> int:
+    """Where the picture ends and foreign bytes may begin; the file's length where the format does not say."""
+    if content.startswith(b"\x89PNG"):
+        place = 8
+        while place + 8 <= len(content):
+            kind, length = content[place + 4 : place + 8], int.from_bytes(content[place : place + 4], "big")
+            place += 12 + length
+            if kind == b"IEND":
+                break
+        return place
+    if content.startswith(b"\xff\xd8"):
+        # Thumbnails and the second picture phones append have end marks too: the first one after the first scan counts.
+        scan = content.find(b"\xff\xda")
+        place = content.find(b"\xff\xd9", max(scan, 0))
+        return place + 2 if place >= 0 else len(content)
+    if content.startswith(b"RIFF"):
+        return 8 + int.from_bytes(content[4:8], "little")
+    if content.startswith(b"BM"):
+        return int.from_bytes(content[2:6], "little") or len(content)
+    if content.startswith(b"GIF8"):
+        place = content.find(b"\x00\x3b")
+        return place + 2 if place >= 0 else len(content)
+    return len(content)
+
+
+class Decoder:
+    """Decodes pairs in a few threads, with a bound on the pixels that are in memory at a time."""
+
+    def __init__(self, settings: ServerSettings, *, threads: int = 2) -> None:
+        self._settings = settings
+        self._threads = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="decoding")
+        self._pixels_left = settings.max_decoded_pixels
+        self._freed = asyncio.Condition()
+
+    @asynccontextmanager
+    async def pixels(self, count: int) -> AsyncIterator[None]:
+        """Hold memory for so many pixels; waits until others have given theirs back."""
+        async with self._freed:
+            await self._freed.wait_for(lambda: self._pixels_left >= count)
+            self._pixels_left -= count
+        try:
+            yield
+        finally:
+            self._pixels_left += count
+            async with self._freed:
+                self._freed.notify_all()
+
+    async def decode(self, before: bytes, after: bytes) -> tuple[Image.Image, Image.Image]:
+        """Both pictures; a damaged one is a problem that says which side it is."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, read_checked_pair, before, after, self._settings)
+
+    def close(self) -> None:
+        """Let the threads end."""
+        self._threads.shutdown(wait=True, cancel_futures=True)
+
+
+def read_checked_pair(before: bytes, after: bytes, settings: ServerSettings) -> tuple[Image.Image, Image.Image]:
+    """Decode two pictures that passed `check_picture`."""
+    return _read(before, "before", settings), _read(after, "after", settings)
+
+
+def _read(content: bytes, side: str, settings: ServerSettings) -> Image.Image:
+    try:
+        return read_image(content, max_pixels=settings.max_pixels)
+    except ImageError as error:
+        raise Problem(422, "unreadable-picture", f"{side}: {error.message}") from None
+
+
+def _too_many_bytes(side: str, settings: ServerSettings) -> Problem:
+    return Problem(413, "picture-too-large", f"{side}: more than {settings.max_picture_bytes:,} bytes")

@@ -1,0 +1,1 @@
+"""Requests in flight: the queue, its workers and its metrics."""

@@ -1,0 +1,174 @@
+"""Pairs in flight are answered together: one thread, a short window, a bounded number of places.
+
+A *place* is held from a pair's arrival to its answer. Whoever finds none free is told so at once, so that waiting
+never grows without bound; whoever goes away gives theirs back.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from PIL import Image
+
+from spotchange.answering import Answer, CaptionOptions
+
+PicturePair = tuple[Image.Image, Image.Image]
+log = logging.getLogger(__name__)
+
+
+class AnswersPictures(Protocol):
+    """The part of a Captioner that is needed here."""
+
+    def answer_pictures(self, pairs: Sequence[PicturePair], *, options: CaptionOptions) -> list[Answer]:
+        """One answer a pair, in order."""
+
+
+class Observer(Protocol):
+    """Told about every batch, for the metrics."""
+
+    def batch_done(self, pairs: int, seconds: float) -> None:
+        """A batch of so many pairs took so long."""
+
+
+class NoPlaceError(Exception):
+    """Every place is taken, or the server is closing."""
+
+
+@dataclass(eq=False)
+class _Job:
+    pair: PicturePair
+    options: CaptionOptions
+    future: Future[Answer] = field(default_factory=Future)
+
+
+class Batcher:
+    """Collects pairs from any thread and answers them in batches."""
+
+    def __init__(
+        self,
+        captioner: AnswersPictures,
+        *,
+        batch_size: int,
+        window_seconds: float,
+        places: int,
+        observer: Observer | None = None,
+    ) -> None:
+        self.places = places
+        self.places_taken = 0
+        self._captioner = captioner
+        self._batch_size = batch_size
+        self._window_seconds = window_seconds
+        self._observer = observer
+        self._waiting: deque[_Job] = deque()
+        self._changed = threading.Condition()
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name="batching", daemon=True)
+        self._thread.start()
+
+    @property
+    def ready(self) -> bool:
+        """Whether a pair that comes now would be answered."""
+        return self._thread.is_alive() and not self._closing
+
+    @contextmanager
+    def place(self, pairs: int = 1) -> Iterator[None]:
+        """Hold places for the time of the block.
+
+        Raises:
+            NoPlaceError: so many are not free.
+        """
+        with self._changed:
+            if self._closing or self.places_taken + pairs > self.places:
+                raise NoPlaceError
+            self.places_taken += pairs
+        try:
+            yield
+        finally:
+            with self._changed:
+                self.places_taken -= pairs
+
+    def submit(self, pair: PicturePair, options: CaptionOptions) -> Future[Answer]:
+        """The answer to come; cancelling the future takes the pair out of the line."""
+        job = _Job(pair, options)
+        job.future.add_done_callback(lambda future: self._forget(job) if future.cancelled() else None)
+        with self._changed:
+            if self._closing:
+                raise NoPlaceError
+            self._waiting.append(job)
+            self._changed.notify_all()
+        return job.future
+
+    def close(self) -> None:
+        """Answer what was submitted, then stop."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+        self._thread.join()
+
+    def _forget(self, job: _Job) -> None:
+        with self._changed:
+            if job in self._waiting:
+                self._waiting.remove(job)
+
+    def _run(self) -> None:
+        while True:
+            jobs: list[_Job] = []
+            try:
+                jobs = self._collect()
+                if jobs:
+                    self._answer(jobs)
+                elif self._closing and not self._waiting:
+                    return
+            except BaseException as error:  # the thread must outlive whatever happens to one batch
+                log.exception("the batching thread met an error and goes on")
+                for job in jobs:
+                    if not job.future.done():
+                        job.future.set_exception(error if isinstance(error, Exception) else RuntimeError("stopped"))
+
+    def _collect(self) -> list[_Job]:
+        """The next batch: the pair that waited longest and those behind it with the same options."""
+        with self._changed:
+            while not self._waiting and not self._closing:
+                self._changed.wait()
+            until = time.monotonic() + self._window_seconds
+            while 0 < len(self._waiting) < self._batch_size and not self._closing:
+                remaining = until - time.monotonic()
+                if remaining <= 0:
+                    break
+                self._changed.wait(remaining)
+            if not self._waiting:
+                return []
+            options = self._waiting[0].options
+            taken = [job for job in self._waiting if job.options == options][: self._batch_size]
+            for job in taken:
+                self._waiting.remove(job)
+        # From here on a job cannot be cancelled any more; those that were are left out.
+        return [job for job in taken if job.future.set_running_or_notify_cancel()]
+
+    def _answer(self, jobs: list[_Job]) -> None:
+        started = time.perf_counter()
+        try:
+            answers = self._captioner.answer_pictures([job.pair for job in jobs], options=jobs[0].options)
+            for job, answer in zip(jobs, answers, strict=True):
+                job.future.set_result(answer)
+        except Exception as error:
+            if len(jobs) == 1:
+                log.exception("a pair could not be answered")
+                jobs[0].future.set_exception(error)
+                return
+            # One pair must not spoil the others' answers: each has a second chance alone.
+            log.warning("a batch of %d pairs failed (%s); each is tried alone", len(jobs), type(error).__name__)
+            for job in jobs:
+                if not job.future.done():
+                    self._answer([job])
+            return
+        if self._observer is not None:
+            self._observer.batch_done(len(jobs), time.perf_counter() - started)

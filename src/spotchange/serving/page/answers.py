@@ -1,0 +1,124 @@
+"""What the page's tabs share: asking the line of pairs, and telling the answer as HTML."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from html import escape
+
+from PIL import Image
+
+from spotchange.answering import Answer, CaptionOptions
+from spotchange.reports.pair_view import marked_pictures, pair_view
+from spotchange.serving.api.problems import Problem, no_place
+from spotchange.serving.api.uploads import check_picture, read_checked_pair
+from spotchange.serving.engine.queue import Batcher, NoPlaceError
+from spotchange.serving.settings import ServerSettings
+
+LONGEST_WAIT = 120.0  # seconds
+UNEXPECTED = "Something went wrong here; the server's log says what."
+log = logging.getLogger(__name__)
+
+
+class PageAnswers:
+    """Asks the batching thread the way the API does: same places, same limits, same messages."""
+
+    def __init__(self, batcher: Batcher, settings: ServerSettings) -> None:
+        self.settings = settings
+        self._batcher = batcher
+
+    def of_files(self, before: bytes, after: bytes) -> Answer:
+        """Answer two encoded pictures.
+
+        Raises:
+            Problem: says which picture is refused and why, or that the server is full.
+        """
+        for content, side in ((before, "before"), (after, "after")):
+            check_picture(content, side, self.settings)
+        try:
+            with self._batcher.place():
+                return self._ask(read_checked_pair(before, after, self.settings))
+        except NoPlaceError:
+            raise no_place() from None
+
+    def of_pictures(self, before: Image.Image, after: Image.Image) -> Answer:
+        """Answer two pictures made here."""
+        try:
+            with self._batcher.place():
+                return self._ask((before, after))
+        except NoPlaceError:
+            raise no_place() from None
+
+    def _ask(self, pair: tuple[Image.Image, Image.Image]) -> Answer:
+        try:
+            return self._batcher.submit(pair, CaptionOptions()).result(timeout=LONGEST_WAIT)
+        except NoPlaceError:
+            raise
+        except Exception as error:
+            log.error("a pair from the page failed", exc_info=error)
+            raise Problem(500, "", UNEXPECTED) from None
+
+
+def answer_html(answer: Answer, *, extra: str = "") -> str:
+    """The sentence large, the verdict, the slider, the marked pictures, alternatives, time."""
+    result = answer.result
+    word = "changed" if result.changed else "unchanged"
+    warnings = "".join(f'<p class="sc-warning">{escape(text)}</p>' for text in result.warnings)
+    kind = f" · {escape(result.change_type)}" if result.changed and result.change_type else ""
+    percent = round(100 * result.change_score)
+    return (
+        '<div class="sc-answer">'
+        f'<p class="sc-line"><span class="sc-verdict sc-verdict-{word}">{word}{kind}</span>'
+        f'<span class="sc-score">change score {result.change_score:.2f}'
+        f'<span class="sc-bar" aria-hidden="true"><i style="width:{percent}%"></i></span></span></p>'
+        f'<p class="sc-sentence">{escape(_sentence(result.caption))}</p>{warnings}{extra}'
+        f"{pair_view(answer)}"
+        f"<h2>Where</h2>{marked_pictures(answer)}"
+        f"{_alternatives(answer)}"
+        f'<p class="sc-small">{_how(answer)}</p></div>'
+    )
+
+
+def message_html(text: str, *, kind: str = "hint") -> str:
+    """A hint, or an error a screen reader announces at once."""
+    role = ' role="alert"' if kind == "error" else ""
+    return f'<div class="sc-message sc-{kind}"{role}><p>{escape(_sentence(text))}</p></div>'
+
+
+def problem_html(problem: Problem) -> str:
+    """What a person reads about a refused picture."""
+    return message_html(problem.detail, kind="error")
+
+
+def table_html(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table; cells are HTML already."""
+    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in header)
+    lines = []
+    for row in rows:
+        cells = zip(header, row, strict=True)
+        lines.append("".join(f'<td data-name="{escape(name)}">{cell}</td>' for name, cell in cells))
+    body = "".join(f"<tr>{line}</tr>" for line in lines)
+    table = f'<table class="sc-table"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+    return f'<div class="sc-scroll">{table}</div>'
+
+
+def _alternatives(answer: Answer) -> str:
+    if not answer.result.alternatives:
+        return ""
+    items = "".join(
+        f"<li>{escape(_sentence(each.text))} <small>{each.score:.2f}</small></li>"
+        for each in answer.result.alternatives
+    )
+    return f"<h2>Other ways the model put it</h2><ol>{items}</ol>"
+
+
+def _how(answer: Answer) -> str:
+    result = answer.result
+    by = "by comparing pixels" if result.source == "pixels" else f"by the model {escape(result.model)}"
+    familiar = "" if result.familiarity is None else f", familiarity {result.familiarity:.2f}"
+    return f"Answered {by} in {1000 * result.seconds:.0f} ms{familiar}."
+
+
+def _sentence(text: str) -> str:
+    """Captions come in lower case; on a page a sentence begins with a capital."""
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,129 @@
+"""From a model's outputs to a verdict: score, sentence, regions, warnings."""
+
+from __future__ import annotations
+
+import io
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from scripted_model import ScriptedModel, scripted
+
+from spotchange.answering import CaptionOptions
+from spotchange.errors import ImageError
+
+Pictures = tuple[Image.Image, Image.Image]
+
+
+def test_a_change_is_told_with_its_score_type_and_place(pictures: Pictures) -> None:
+    result = scripted(ScriptedModel()).caption(*pictures)
+    assert (result.caption, result.changed, result.change_type, result.source) == (
+        "the cube moved",
+        True,
+        "move",
+        "model",
+    )
+    assert result.change_score == pytest.approx(1 - 1 / (5 + np.exp(4.0)), abs=1e-4)
+    (region,) = result.regions
+    assert (region.image, region.box, region.score) == ("after", (60, 40, 20, 20), 0.9)
+    assert result.model == "scripted"
+    assert [each.text for each in result.alternatives] == ["nothing has changed"]
+
+
+def test_the_sentence_follows_the_verdict(pictures: Pictures) -> None:
+    unchanged = scripted(ScriptedModel(logits=(9.0, 0, 0, 0, 0, 0))).caption(*pictures)
+    assert (unchanged.caption, unchanged.changed, unchanged.change_type) == ("nothing has changed", False, "none")
+    assert unchanged.regions == ()
+    assert unchanged.warnings == ()
+
+
+def test_a_sentence_that_contradicts_the_score_is_flagged(pictures: Pictures) -> None:
+    result = scripted(ScriptedModel(sentences=("the cube moved",), logits=(9.0, 0, 0, 0, 0, 0))).caption(*pictures)
+    assert result.caption == "the cube moved"
+    assert "disagree" in result.warnings[0]
+
+
+def test_a_model_without_a_head_says_it_in_words(pictures: Pictures) -> None:
+    changed = scripted(ScriptedModel(logits=None)).caption(*pictures)
+    assert (changed.changed, changed.change_score, changed.change_type) == (True, 1.0, "move")
+    same = scripted(ScriptedModel(logits=None, sentences=("nothing has changed",))).caption(*pictures)
+    assert (same.changed, same.change_score) == (False, 0.0)
+
+
+@pytest.mark.parametrize(("threshold", "changed"), [(0.5, True), (0.999, False)])
+def test_the_threshold_is_the_callers(pictures: Pictures, threshold: float, changed: bool) -> None:
+    options = CaptionOptions(threshold=threshold)
+    assert scripted(ScriptedModel()).caption(*pictures, options=options).changed is changed
+
+
+def test_temperature_and_penalties_come_from_calibration(pictures: Pictures) -> None:
+    model = ScriptedModel()
+    captioner = scripted(model, temperature=4.0, word_penalties={"left": 1.5, "unknown": 2.0})
+    assert captioner.caption(*pictures).change_score < scripted(ScriptedModel()).caption(*pictures).change_score
+    assert model.seen[0].word_penalties == ((7, 1.5),)
+
+
+def test_identical_pictures_are_never_changed(pictures: Pictures) -> None:
+    model = ScriptedModel()
+    result = scripted(model).caption(pictures[0], pictures[0].copy())
+    assert (result.changed, result.change_score, result.caption) == (False, 0.0, "the two pictures are identical")
+    assert model.seen == []  # the model is not even asked
+
+
+def test_unfamiliar_pictures_are_answered_from_their_pixels(pictures: Pictures) -> None:
+    captioner = scripted(ScriptedModel(features=40.0), least_familiarity=0.0009)
+    result = captioner.caption(*pictures)
+    assert result.source == "pixels"
+    assert "cube" not in result.caption
+    assert "far from" in result.warnings[0]
+    assert result.familiarity is not None
+    assert result.familiarity < 0.0009
+    at_home = scripted(ScriptedModel(), least_familiarity=0.0009).caption(*pictures)
+    assert at_home.source == "model"
+
+
+def test_ignored_places_are_shown_alike_and_not_marked(pictures: Pictures) -> None:
+    before, _ = pictures
+    after = before.copy()
+    after.paste((255, 0, 0), (60, 40, 80, 60))
+    ignored = CaptionOptions(ignore=((60, 40, 20, 20),))
+    assert scripted(ScriptedModel()).caption(before, after, options=ignored).caption == "the two pictures are identical"
+    elsewhere = CaptionOptions(ignore=((0, 0, 10, 10), (60, 40, 10, 20)))
+    assert scripted(ScriptedModel()).caption(before, after, options=elsewhere).changed
+
+
+def test_every_kind_of_source_is_read(pictures: Pictures, tmp_path: Path) -> None:
+    before, after = pictures
+    before.save(tmp_path / "before.png")
+    buffer = io.BytesIO()
+    after.save(buffer, "PNG")
+    captioner = scripted(ScriptedModel())
+    wanted = captioner.caption(before, after).caption
+    assert captioner.caption(str(tmp_path / "before.png"), buffer.getvalue()).caption == wanted
+    assert captioner.caption(tmp_path / "before.png", np.asarray(after)).caption == wanted
+
+
+def test_many_pairs_keep_their_order_and_errors_their_place(pictures: Pictures, tmp_path: Path) -> None:
+    captioner = scripted(ScriptedModel())
+    pairs = [pictures, (tmp_path / "missing.png", pictures[1]), (pictures[0], pictures[0])]
+    answers = list(captioner.answer_many(pairs, batch_size=2, keep_errors=True))
+    assert isinstance(answers[1], ImageError)
+    assert not isinstance(answers[0], ImageError)
+    assert not isinstance(answers[2], ImageError)
+    assert [answers[0].result.changed, answers[2].result.changed] == [True, False]
+    with pytest.raises(ImageError, match=r"before: .*missing\.png does not exist"):
+        list(captioner.caption_many(pairs))
+
+
+def test_threads_do_not_disturb_each_other(pictures: Pictures) -> None:
+    captioner = scripted(ScriptedModel())
+    with ThreadPoolExecutor(8) as pool:
+        results = list(pool.map(lambda turn: captioner.caption(pictures[turn % 2], pictures[1]).changed, range(32)))
+    assert results == [turn % 2 == 0 for turn in range(32)]
+
+
+def test_the_picture_shows_both_sides(pictures: Pictures) -> None:
+    sheet = scripted(ScriptedModel()).answer(*pictures).picture()
+    assert sheet.width > 2 * pictures[0].width
