@@ -12,15 +12,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from spotchange.answering import Captioner, load
+    from spotchange.answering import Captioner, CaptionOptions, load
     from spotchange.errors import SpotchangeError
     from spotchange.results import CaptionResult, Region
 
 __version__ = "0.1.0"
-__all__ = ["CaptionResult", "Captioner", "Region", "SpotchangeError", "__version__", "load"]
+__all__ = ["CaptionOptions", "CaptionResult", "Captioner", "Region", "SpotchangeError", "__version__", "load"]
 
 # Resolved on first use, so that `import spotchange` and the command line's help stay instant.
 _HOMES = {
+    "CaptionOptions": "spotchange.answering",
     "CaptionResult": "spotchange.results",
     "Captioner": "spotchange.answering",
     "Region": "spotchange.results",

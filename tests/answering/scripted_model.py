@@ -11,6 +11,9 @@ from torch import Tensor
 
 from spotchange.answering import Captioner
 from spotchange.answering.calibration import Calibration, Familiarity
+from spotchange.answering.interface import AnswererCard
+from spotchange.answering.model import ModelAnswerer
+from spotchange.answering.torch_runtime import TorchRuntime
 from spotchange.models.interface import DecodingOptions, Generated, VisualState
 
 
@@ -70,11 +73,19 @@ class ScriptedLoaded:
         return self.model.sentences[ids[0]]
 
 
+class ScriptedRuntime(TorchRuntime):
+    """The real runtime around a scripted model, which has neither settings nor parameters."""
+
+    card = AnswererCard(name="scripted", architecture="scripted", change_types=ScriptedLoaded.change_types)
+    workers = 1
+
+
 def scripted(model: ScriptedModel, **calibration: object) -> Captioner:
     """A captioner around a scripted model; `familiarity` statistics know features around 0."""
     known = np.random.default_rng(0).normal(0, 1, (400, 8)).astype(np.float32)
-    return Captioner(
-        ScriptedLoaded(model),  # type: ignore[arg-type]
+    answerer = ModelAnswerer(
+        ScriptedRuntime(ScriptedLoaded(model)),
         calibration=Calibration.model_validate(calibration),
         familiarity=Familiarity.fit(known, kept=4),
     )
+    return Captioner(answerer)

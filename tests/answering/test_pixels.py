@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from spotchange.answering.pixels import compare_pixels, identical
+from spotchange.answering.coarse_pixels import compare_pixels
+from spotchange.answering.pair import ImagePair
 from spotchange.answering.regions import components, place_of
 
 
@@ -28,8 +29,8 @@ def with_patch(picture: Image.Image, left: int, top: int, side: int = 40) -> Ima
 
 
 def test_same_pixels_are_identical_and_do_not_differ(picture: Image.Image) -> None:
-    assert identical(picture, picture.copy())
-    assert not identical(picture, picture.resize((120, 80)))
+    assert ImagePair.of(picture, picture.copy()).identical
+    assert not ImagePair.of(picture, picture.resize((120, 80))).identical
     difference = compare_pixels(picture, picture)
     assert (difference.changed, difference.score, difference.sentence) == (False, 0.0, "no region differs")
 

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from spotchange.errors import InputError
 from spotchange.models.clip4idc import Clip4idc
-from spotchange.models.decoding.search import SpecialIds
 from spotchange.models.decoding import search as decoding
+from spotchange.models.decoding.search import SpecialIds
 from spotchange.models.interface import DecodingOptions
 
 SPECIAL = SpecialIds(begin=1, end=2, pad=0)

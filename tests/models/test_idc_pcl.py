@@ -12,8 +12,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from spotchange.answering.calibration import Calibration
-from spotchange.answering.captioner import Captioner
+from spotchange.answering import load
 from spotchange.config.model import PRESETS, ModelSettings
 from spotchange.errors import ConfigError, ModelError
 from spotchange.language.vocabulary import build_tokenizer
@@ -232,7 +231,7 @@ def photos() -> tuple[Image.Image, Image.Image]:
 
 
 def test_the_captioner_needs_only_its_name(model_folder: Path, photos: Any) -> None:
-    captioner = Captioner(load_model(model_folder), calibration=Calibration(), familiarity=None)
+    captioner = load(model_folder)
     result = captioner.caption(*photos).to_dict()
     assert result["schema_version"] == 1
     assert result["model"] == "pcl"

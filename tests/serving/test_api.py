@@ -40,7 +40,7 @@ SMALL = ServerSettings(
 
 @pytest.fixture(scope="module")
 def client(captioner: Captioner) -> Iterator[TestClient]:
-    service = Service(captioner, SMALL)
+    service = Service(captioner.answerer, SMALL)
     with TestClient(service.app, raise_server_exceptions=False, **LOCAL) as made:
         yield made
     service.close()
@@ -203,7 +203,7 @@ def test_on_loopback_only_its_own_names_are_answered(client: TestClient, host: s
 
 
 def test_the_key(captioner: Captioner, draw: Draw, pair_form: Form) -> None:
-    service = Service(captioner, ServerSettings(page=False, api_key="open-sesame"))
+    service = Service(captioner.answerer, ServerSettings(page=False, api_key="open-sesame"))
     with TestClient(service.app, **LOCAL) as client:
         files = pair_form(draw(1), draw(2))
         for headers in (
@@ -226,12 +226,12 @@ def test_the_key(captioner: Captioner, draw: Draw, pair_form: Form) -> None:
 def test_an_error_of_the_model_is_a_500_without_details(
     captioner: Captioner, draw: Draw, pair_form: Form, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    service = Service(captioner, ServerSettings(page=False))
+    service = Service(captioner.answerer, ServerSettings(page=False))
 
     def fail(*_: Any, **__: Any) -> Any:
         raise RuntimeError("/secret/path/model.py broke")
 
-    monkeypatch.setattr(service.batcher, "_captioner", type("Broken", (), {"answer_pictures": fail})())
+    monkeypatch.setattr(service.batcher, "_answerer", type("Broken", (), {"answer": fail})())
     with TestClient(service.app, raise_server_exceptions=False, **LOCAL) as client:
         response = client.post("/v1/caption", files=pair_form(draw(1), draw(2)))
         assert "secret" not in problem(response, 500)["detail"]
@@ -239,7 +239,7 @@ def test_an_error_of_the_model_is_a_500_without_details(
         line = json.loads(client.post("/v1/caption/batch", json={"pairs": pairs}).text)
         assert line.keys() == {"id", "error"}
         assert "secret" not in line["error"]
-        monkeypatch.setattr(service.batcher, "_captioner", captioner)
+        monkeypatch.setattr(service.batcher, "_answerer", captioner.answerer)
         assert client.post("/v1/caption", files=pair_form(draw(1), draw(2))).status_code == 200
     service.close()
 

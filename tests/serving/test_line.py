@@ -19,22 +19,27 @@ Form = Callable[[bytes, bytes], Any]
 
 
 class Held:
-    """The real captioner behind a gate."""
+    """The real answerer behind a gate."""
+
+    workers = 1
 
     def __init__(self, captioner: Captioner) -> None:
-        self._captioner = captioner
+        self._answerer = captioner.answerer
+        self.card = captioner.answerer.card
         self.gate = threading.Event()
 
-    def answer_pictures(self, pairs: Any, *, options: Any) -> Any:
+    def answer(self, pairs: Any, options: Any) -> Any:
         assert self.gate.wait(20)
-        return self._captioner.answer_pictures(pairs, options=options)
+        return self._answerer.answer(pairs, options)
 
 
 @pytest.fixture
 def held(captioner: Captioner) -> Iterator[tuple[Service, Held]]:
-    service = Service(captioner, ServerSettings(page=False, places=3, max_pairs=3, batch_size=1, body_seconds=0.5))
+    service = Service(
+        captioner.answerer, ServerSettings(page=False, places=3, max_pairs=3, batch_size=1, body_seconds=0.5)
+    )
     gate = Held(captioner)
-    service.batcher._captioner = gate
+    service.batcher._answerer = gate
     yield service, gate
     gate.gate.set()
     service.close()
@@ -152,9 +157,9 @@ def test_a_closing_server_is_not_ready(held: tuple[Service, Held], draw: Draw, p
 
 def test_large_pictures_wait_for_memory(captioner: Captioner, draw: Draw, pair_form: Form) -> None:
     pixels = 2 * 72 * 48
-    service = Service(captioner, ServerSettings(page=False, max_pixels=72 * 48, max_decoded_pixels=pixels))
+    service = Service(captioner.answerer, ServerSettings(page=False, max_pixels=72 * 48, max_decoded_pixels=pixels))
     gate = Held(captioner)
-    service.batcher._captioner = gate
+    service.batcher._answerer = gate
 
     async def scenario() -> None:
         async with connect(service) as client:

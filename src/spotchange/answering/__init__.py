@@ -1,6 +1,19 @@
-"""Two pictures -> CaptionResult: the only inference path."""
+"""The seam: pairs of images in, answers out, whoever answers."""
 
-from spotchange.answering.build import load, model_folder
-from spotchange.answering.captioner import Answer, Captioner, CaptionOptions
+from spotchange.answering.build import build_answerer, load, model_folder
+from spotchange.answering.captioner import Captioner
+from spotchange.answering.interface import Answer, Answerer, AnswererCard, CaptionOptions
+from spotchange.answering.pair import ImagePair, LazyImage
 
-__all__ = ["Answer", "CaptionOptions", "Captioner", "load", "model_folder"]
+__all__ = [
+    "Answer",
+    "Answerer",
+    "AnswererCard",
+    "CaptionOptions",
+    "Captioner",
+    "ImagePair",
+    "LazyImage",
+    "build_answerer",
+    "load",
+    "model_folder",
+]

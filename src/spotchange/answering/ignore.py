@@ -6,15 +6,16 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image
 
+from spotchange.answering.pair import ImagePair, LazyImage
 from spotchange.results import Box
 
 
-def without_ignored(before: Image.Image, after: Image.Image, ignore: Sequence[Box]) -> Image.Image:
-    """After, with the ignored rectangles showing what before shows there."""
+def without_ignored(pair: ImagePair, ignore: Sequence[Box]) -> ImagePair:
+    """The pair, with the ignored rectangles of after showing what before shows there."""
     if not ignore:
-        return after
+        return pair
+    before, after = pair.before.pil, pair.after.pil
     patched = after.copy()
     across, down = after.width / before.width, after.height / before.height
     for x, y, width, height in ignore:
@@ -22,7 +23,7 @@ def without_ignored(before: Image.Image, after: Image.Image, ignore: Sequence[Bo
         if crop.width and crop.height:
             size = (max(1, round(crop.width * across)), max(1, round(crop.height * down)))
             patched.paste(crop.resize(size), (round(x * across), round(y * down)))
-    return patched
+    return ImagePair(pair.before, LazyImage(patched))
 
 
 def without_heat(

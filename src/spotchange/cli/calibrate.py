@@ -22,16 +22,16 @@ def calibrate(
     as_json: Annotated[bool, typer.Option("--json", help="Print the fitted numbers as JSON.")] = False,
 ) -> None:
     """Fit change score, threshold, familiarity and word penalties on validation pairs."""
-    from spotchange.answering import load, model_folder
+    from spotchange.answering.build import model_answerer, model_folder
     from spotchange.data.metadata import read_manifest, read_rows
     from spotchange.evaluation.calibrate import collect, fit, report, write
 
-    captioner = load(model, device=device)
-    outputs = collect(captioner, list(read_rows(data, split)))
+    runtime = model_answerer(model, device=device).runtime
+    outputs = collect(runtime, list(read_rows(data, split)))
     calibration, familiarity = fit(outputs, fitted_on=f"{data.name}/{split}")
     reports = {f"{data.name}/{split}": report(outputs, calibration, familiarity)}
     for other in check or []:
-        seen = collect(captioner, list(read_manifest(other)))
+        seen = collect(runtime, list(read_manifest(other)))
         reports[other.parent.name] = report(seen, calibration, familiarity)
     write(model_folder(model), calibration, familiarity, reports)
     if as_json:

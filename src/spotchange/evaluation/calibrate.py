@@ -8,17 +8,16 @@ see an object well and still mistake its neighbours: a relation that is not need
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
-from spotchange.answering import Captioner
 from spotchange.answering.calibration import CALIBRATION_FILE, Calibration, Familiarity, expected_calibration_error
+from spotchange.answering.runtime import ModelRuntime
 from spotchange.charts import reliability
 from spotchange.data.metadata import Row
 from spotchange.errors import ModelError
@@ -44,7 +43,7 @@ class Outputs:
     fact_accuracy: dict[float, float]  # by penalty on relation words; empty where the rows tell no facts
 
 
-def collect(captioner: Captioner, rows: Sequence[Row], *, batch_size: int = 16) -> Outputs:
+def collect(runtime: ModelRuntime, rows: Sequence[Row], *, batch_size: int = 16) -> Outputs:
     """Run the model once over rows that say whether something changed."""
     unlabelled = [row.id for row in rows if row.change_type is None]
     if unlabelled or not rows:
@@ -55,18 +54,16 @@ def collect(captioner: Captioner, rows: Sequence[Row], *, batch_size: int = 16) 
     for start in range(0, len(rows), batch_size):
         part = rows[start : start + batch_size]
         pairs = [read_pair(row.before_path, row.after_path) for row in part]
-        with torch.inference_mode():
-            before, after = (captioner.loaded.preprocess([pair[side] for pair in pairs]) for side in (0, 1))
-            state = captioner.model.encode(before, after)
-            change = captioner.model.change_logits(state)
-            if change is None:
-                raise ModelError("this model has no change head to calibrate")
-            logits.append(change.float().cpu().numpy())
-            features.append(state.features.float().cpu().numpy())
-            for penalty in PENALTIES:
-                captions = _captions(captioner, state, penalty)
-                for row, caption in zip(part, captions, strict=True):
-                    correct[penalty] += [v for k, v in fact_values(row, caption, scenes).items() if k == FACTS]
+        encoded = runtime.encode([pair[0] for pair in pairs], [pair[1] for pair in pairs])
+        if encoded.change_logits is None:
+            raise ModelError("this model has no change head to calibrate")
+        logits.append(encoded.change_logits)
+        features.append(encoded.features)
+        for penalty in PENALTIES:
+            captions = runtime.generate(encoded, _decoding(runtime, penalty))
+            for row, candidates in zip(part, captions, strict=True):
+                values = fact_values(row, candidates[0].text, scenes)
+                correct[penalty] += [v for k, v in values.items() if k == FACTS]
     return Outputs(
         logits=np.concatenate(logits),
         features=np.concatenate(features),
@@ -75,13 +72,10 @@ def collect(captioner: Captioner, rows: Sequence[Row], *, batch_size: int = 16) 
     )
 
 
-def _captions(captioner: Captioner, state: Any, penalty: float) -> Iterator[str]:
-    ids = [captioner.loaded.tokenizer.token_to_id(word) for word in RELATION_WORDS]
-    options = DecodingOptions(
-        method="beam", beams=BEAMS, word_penalties=tuple((id, penalty) for id in ids if id is not None and penalty)
-    )
-    generated = captioner.model.generate(state, options)
-    return (captioner.loaded.decode(candidates[0]) for candidates in generated.ids.tolist())
+def _decoding(runtime: ModelRuntime, penalty: float) -> DecodingOptions:
+    ids = [runtime.token_id(word) for word in RELATION_WORDS]
+    penalties = tuple((id, penalty) for id in ids if id is not None and penalty)
+    return DecodingOptions(method="beam", beams=BEAMS, word_penalties=penalties)
 
 
 def fit(outputs: Outputs, *, fitted_on: str) -> tuple[Calibration, Familiarity]:

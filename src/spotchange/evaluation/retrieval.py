@@ -9,10 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spotchange.errors import InputError, ModelError
+from spotchange.images import read_pair
 
 if TYPE_CHECKING:
     from spotchange.answering import Captioner
     from spotchange.answering.captioner import Pair
+    from spotchange.answering.runtime import RankingRuntime
     from spotchange.data import Row
 
 CUTOFFS = (1, 5, 10, 20, 50)
@@ -62,9 +64,7 @@ def _summary(ranks: NDArray[np.float64]) -> dict[str, float]:
 
 def can_retrieve(captioner: Captioner) -> bool:
     """Whether the model has both embeddings."""
-    model = captioner.model
-    has_both = hasattr(model, "embed_pair") and hasattr(model, "embed_text")
-    return has_both and getattr(model, "text_encoder", model) is not None
+    return _ranking_runtime(captioner) is not None
 
 
 def retrieval(captioner: Captioner, rows: Sequence[Row], *, batch_size: int = 16) -> dict[str, dict[str, float]]:
@@ -95,46 +95,32 @@ def rank_pairs(captioner: Captioner, text: str, pairs: Sequence[Pair]) -> list[t
 
 
 def embed_pairs(captioner: Captioner, pairs: Sequence[Pair], *, batch_size: int = 16) -> NDArray[np.float32]:
-    """(pairs, width), unit length; pictures may be paths, bytes, PIL images or arrays."""
-    import torch
-
-    from spotchange.images import read_pair
-
-    model = _ranking_model(captioner)
+    """(pairs, width), unit length; images may be paths, bytes, PIL images or arrays."""
+    runtime = _needed(captioner)
     found = []
-    with torch.inference_mode():
-        for batch in _batches(pairs, batch_size):
-            pictures = [read_pair(before, after) for before, after in batch]
-            before, after = (captioner.loaded.preprocess(list(side)) for side in zip(*pictures, strict=True))
-            found.append(model.embed_pair(before, after).float().cpu().numpy())
+    for batch in _batches(pairs, batch_size):
+        images = [read_pair(before, after) for before, after in batch]
+        found.append(runtime.embed_pairs([each[0] for each in images], [each[1] for each in images]))
     return np.concatenate(found)
 
 
 def embed_texts(captioner: Captioner, texts: Sequence[str], *, batch_size: int = _CHUNK) -> NDArray[np.float32]:
     """(texts, width), unit length; what is too long for the model is cut."""
-    import torch
-
-    model = _ranking_model(captioner)
-    loaded = captioner.loaded
-    words, context = loaded.settings.vocabulary, loaded.settings.text.context
-    device = next(model.parameters()).device
-    found = []
-    with torch.inference_mode():
-        for batch in _batches(texts, batch_size):
-            encoded = [loaded.tokenizer.encode(text, add_special_tokens=False).ids[: context - 2] for text in batch]
-            lines = [[words.begin, *ids, words.end] for ids in encoded]
-            width = max(map(len, lines))
-            ids = torch.tensor([line + [words.pad] * (width - len(line)) for line in lines], device=device)
-            lengths = torch.tensor([len(line) for line in lines], device=device)
-            mask = torch.arange(width, device=device)[None] < lengths[:, None]
-            found.append(model.embed_text(ids, mask).float().cpu().numpy())
-    return np.concatenate(found)
+    runtime = _needed(captioner)
+    return np.concatenate([runtime.embed_texts(batch) for batch in _batches(texts, batch_size)])
 
 
-def _ranking_model(captioner: Captioner) -> Any:
-    if not can_retrieve(captioner):
+def _ranking_runtime(captioner: Captioner) -> RankingRuntime | None:
+    """The model's runtime if it embeds pairs and texts in one space."""
+    runtime: RankingRuntime | None = getattr(captioner.answerer, "runtime", None)
+    return runtime if getattr(runtime, "can_rank", False) else None
+
+
+def _needed(captioner: Captioner) -> RankingRuntime:
+    runtime = _ranking_runtime(captioner)
+    if runtime is None:
         raise ModelError(f"{captioner.name} cannot rank: it has no text encoder", hint="use an adapted model")
-    return captioner.model
+    return runtime
 
 
 def _batches(values: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:

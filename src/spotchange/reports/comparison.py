@@ -170,8 +170,7 @@ def _look(
 def _status(answer: Answer) -> Status:
     if answer.result.changed:
         return "changed"
-    same = answer.before.size == answer.after.size and answer.before.tobytes() == answer.after.tobytes()
-    return "identical" if same else "unchanged"
+    return "identical" if answer.pair.identical else "unchanged"
 
 
 def _alone(folder: Path, name: str, status: Status, views: bool) -> ComparedFile:

@@ -1,1 +1,1 @@
-"""A page and an HTTP API over one captioner; needs the extra `serve`."""
+"""A page and an HTTP API over one answerer; needs the extra `serve`."""

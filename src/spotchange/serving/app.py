@@ -7,11 +7,10 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import torch
 from fastapi import FastAPI
 
 from spotchange import __version__
-from spotchange.answering import Captioner
+from spotchange.answering import Answerer
 from spotchange.serving.api import answers, problems
 from spotchange.serving.api.answers import Answering
 from spotchange.serving.api.routes import caption_router, health_router, models_router
@@ -19,7 +18,7 @@ from spotchange.serving.api.schemas import NamedPairIn, ProblemOut
 from spotchange.serving.api.uploads import Decoder
 from spotchange.serving.engine.meter import Meter
 from spotchange.serving.engine.queue import Batcher
-from spotchange.serving.engine.workers import Lanes
+from spotchange.serving.engine.workers import Workers
 from spotchange.serving.guard import App, Guard
 from spotchange.serving.page.disguise import Disguise
 from spotchange.serving.settings import ServerSettings
@@ -30,14 +29,13 @@ DESCRIPTION = "Two pictures in, a sentence about what changed out. Errors are pr
 class Service:
     """One server's parts; `app` is what the web server runs."""
 
-    def __init__(self, captioner: Captioner, settings: ServerSettings, *, page_files: Path | None = None) -> None:
+    def __init__(self, answerer: Answerer, settings: ServerSettings, *, page_files: Path | None = None) -> None:
         self.settings = settings
         self.meter = Meter()
         # A GPU takes a batch whole; a CPU's cores take a part each.
-        lanes = torch.get_num_threads() if next(captioner.model.parameters()).device.type == "cpu" else 1
-        self.lanes = Lanes(captioner, lanes=lanes) if lanes > 1 else None
+        self.workers = Workers(answerer) if answerer.workers > 1 else None
         self.batcher = Batcher(
-            self.lanes or captioner,
+            self.workers or answerer,
             batch_size=settings.batch_size,
             window_seconds=settings.window_seconds,
             places=settings.places,
@@ -45,14 +43,14 @@ class Service:
         )
         self.meter.watch_places(lambda: self.batcher.places_taken)
         self.decoder = Decoder(settings)
-        self.api = self._make_api(captioner)
+        self.api = self._make_api(answerer)
         self.page: FastAPI | None = None
         self.stop_page: Callable[[], None] = lambda: None
         if settings.page:
             # The page's framework takes seconds to import: only where it is wanted.
             from spotchange.serving.page.build import make_page
 
-            self.page, self.stop_page = make_page(captioner, self.batcher, settings)
+            self.page, self.stop_page = make_page(answerer.card.name, self.batcher, settings)
         page: App | None = self.page
         if page is not None and page_files is not None:
             page = Disguise(page, page_files)
@@ -62,10 +60,10 @@ class Service:
         """Finish what was accepted, then stop the threads."""
         self.batcher.close()
         self.decoder.close()
-        if self.lanes is not None:
-            self.lanes.close()
+        if self.workers is not None:
+            self.workers.close()
 
-    def _make_api(self, captioner: Captioner) -> FastAPI:
+    def _make_api(self, answerer: Answerer) -> FastAPI:
         # No interactive description: its scripts would come from another host.
         api = FastAPI(
             title="spotchange",
@@ -78,7 +76,7 @@ class Service:
         problems.install(api)
         answers.install(api, self.meter)
         api.include_router(caption_router(Answering(self.batcher, self.decoder, self.settings)))
-        api.include_router(models_router(captioner))
+        api.include_router(models_router(answerer))
         api.include_router(health_router(self.batcher, self.meter))
         _describe(api, key_needed=self.settings.api_key is not None)
         return api

@@ -86,7 +86,7 @@ def _serve(
     import uvicorn
     from PIL import Image
 
-    from spotchange.answering import load
+    from spotchange.answering import CaptionOptions, ImagePair, build_answerer
     from spotchange.serving.app import Service
 
     class Server(uvicorn.Server):
@@ -94,10 +94,11 @@ def _serve(
             service.stop_page()  # open pages hold a stream; without its end nothing ends
             await super().shutdown(sockets)
 
-    captioner = load(model, device=device, threads=threads)
+    answerer = build_answerer(model, device=device, threads=threads)
     # A first look finds a model that cannot compute here, and makes the first request as quick as the others.
-    captioner.answer_pictures([(Image.new("RGB", (64, 64), "gray"), Image.new("RGB", (64, 64), "red"))])
-    service = Service(captioner, settings, page_files=folder)
+    gray, red = (Image.new("RGB", (64, 64), color) for color in ("gray", "red"))
+    answerer.answer([ImagePair.of(gray, red)], CaptionOptions())
+    service = Service(answerer, settings, page_files=folder)
     config = uvicorn.Config(
         service.app,
         log_config=None,
@@ -110,7 +111,7 @@ def _serve(
         timeout_graceful_shutdown=int(settings.shutdown_seconds),
     )
     address = f"http://{_for_url(settings.host)}:{listening.getsockname()[1]}"
-    log.info("%s answers at %s (API: %s/v1/caption)", captioner.name, address, address)
+    log.info("%s answers at %s (API: %s/v1/caption)", answerer.card.name, address, address)
     if not settings.loopback and settings.api_key is None:
         log.warning("anybody who can reach %s may use this server; --api-key-file asks for a key", settings.host)
     try:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query, Request
 from starlette.responses import Response
 
-from spotchange.answering import Captioner, CaptionOptions
+from spotchange.answering import Answerer, CaptionOptions
 from spotchange.results import Box
 from spotchange.serving.api.answers import Answering
 from spotchange.serving.api.problems import MEDIA_TYPE, no_place
@@ -83,20 +83,20 @@ def caption_router(answering: Answering) -> APIRouter:
     return router
 
 
-def models_router(captioner: Captioner) -> APIRouter:
+def models_router(answerer: Answerer) -> APIRouter:
     """What answers here."""
     router = APIRouter(prefix="/v1", responses=problems(401, 421))
 
     @router.get("/models")
     async def models() -> ModelsOut:
         """The models that answer here."""
-        loaded = captioner.loaded
+        card = answerer.card
         model = ModelOut(
-            id=captioner.name,
-            architecture=loaded.settings.architecture,
-            change_types=list(loaded.change_types),
-            image_size=loaded.settings.vision.image_size,
-            device=str(next(captioner.model.parameters()).device),
+            id=card.name,
+            architecture=card.architecture,
+            change_types=list(card.change_types),
+            image_size=card.image_size,
+            device=card.device,
         )
         return ModelsOut(models=[model])
 

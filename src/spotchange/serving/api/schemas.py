@@ -93,7 +93,7 @@ class ModelOut(BaseModel):
     id: str
     architecture: str
     change_types: list[str]
-    image_size: tuple[int, int] = Field(description="height, width the model looks at")
+    image_size: tuple[int, int] | None = Field(description="height, width the model looks at")
     device: str
 
 

@@ -9,10 +9,9 @@ from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 
-from PIL import Image
-
+from spotchange.answering import ImagePair, LazyImage
 from spotchange.errors import ImageError
-from spotchange.images import image_size, read_image
+from spotchange.images import image_size
 from spotchange.serving.api.problems import Problem
 from spotchange.serving.settings import ServerSettings
 
@@ -116,7 +115,7 @@ class Decoder:
             async with self._freed:
                 self._freed.notify_all()
 
-    async def decode(self, before: bytes, after: bytes) -> tuple[Image.Image, Image.Image]:
+    async def decode(self, before: bytes, after: bytes) -> ImagePair:
         """Both pictures; a damaged one is a problem that says which side it is."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, read_checked_pair, before, after, self._settings)
@@ -126,16 +125,18 @@ class Decoder:
         self._threads.shutdown(wait=True, cancel_futures=True)
 
 
-def read_checked_pair(before: bytes, after: bytes, settings: ServerSettings) -> tuple[Image.Image, Image.Image]:
+def read_checked_pair(before: bytes, after: bytes, settings: ServerSettings) -> ImagePair:
     """Decode two pictures that passed `check_picture`."""
-    return _read(before, "before", settings), _read(after, "after", settings)
+    return ImagePair(_read(before, "before", settings), _read(after, "after", settings))
 
 
-def _read(content: bytes, side: str, settings: ServerSettings) -> Image.Image:
+def _read(content: bytes, side: str, settings: ServerSettings) -> LazyImage:
+    image = LazyImage(content, max_pixels=settings.max_pixels)
     try:
-        return read_image(content, max_pixels=settings.max_pixels)
+        _ = image.pil
     except ImageError as error:
         raise Problem(422, "unreadable-picture", f"{side}: {error.message}") from None
+    return image
 
 
 def _too_many_bytes(side: str, settings: ServerSettings) -> Problem:

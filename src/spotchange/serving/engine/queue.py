@@ -10,25 +10,15 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from PIL import Image
+from spotchange.answering import Answer, Answerer, CaptionOptions, ImagePair
 
-from spotchange.answering import Answer, CaptionOptions
-
-PicturePair = tuple[Image.Image, Image.Image]
 log = logging.getLogger(__name__)
-
-
-class AnswersPictures(Protocol):
-    """The part of a Captioner that is needed here."""
-
-    def answer_pictures(self, pairs: Sequence[PicturePair], *, options: CaptionOptions) -> list[Answer]:
-        """One answer a pair, in order."""
 
 
 class Observer(Protocol):
@@ -44,7 +34,7 @@ class NoPlaceError(Exception):
 
 @dataclass(eq=False)
 class _Job:
-    pair: PicturePair
+    pair: ImagePair
     options: CaptionOptions
     future: Future[Answer] = field(default_factory=Future)
 
@@ -54,7 +44,7 @@ class Batcher:
 
     def __init__(
         self,
-        captioner: AnswersPictures,
+        answerer: Answerer,
         *,
         batch_size: int,
         window_seconds: float,
@@ -63,7 +53,7 @@ class Batcher:
     ) -> None:
         self.places = places
         self.places_taken = 0
-        self._captioner = captioner
+        self._answerer = answerer
         self._batch_size = batch_size
         self._window_seconds = window_seconds
         self._observer = observer
@@ -95,7 +85,7 @@ class Batcher:
             with self._changed:
                 self.places_taken -= pairs
 
-    def submit(self, pair: PicturePair, options: CaptionOptions) -> Future[Answer]:
+    def submit(self, pair: ImagePair, options: CaptionOptions) -> Future[Answer]:
         """The answer to come; cancelling the future takes the pair out of the line."""
         job = _Job(pair, options)
         job.future.add_done_callback(lambda future: self._forget(job) if future.cancelled() else None)
@@ -156,7 +146,7 @@ class Batcher:
     def _answer(self, jobs: list[_Job]) -> None:
         started = time.perf_counter()
         try:
-            answers = self._captioner.answer_pictures([job.pair for job in jobs], options=jobs[0].options)
+            answers = self._answerer.answer([job.pair for job in jobs], jobs[0].options)
             for job, answer in zip(jobs, answers, strict=True):
                 job.future.set_result(answer)
         except Exception as error:

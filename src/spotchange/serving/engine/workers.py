@@ -11,26 +11,30 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
-import torch
-
-from spotchange.answering import Answer, CaptionOptions
-from spotchange.serving.engine.queue import AnswersPictures, PicturePair
+from spotchange.answering import Answer, Answerer, AnswererCard, CaptionOptions, ImagePair
 
 
-class Lanes:
-    """Answers batches on as many threads as torch was given."""
+class Workers:
+    """An answerer that splits its batches over as many threads as the one it wraps is worth."""
 
-    def __init__(self, captioner: AnswersPictures, *, lanes: int) -> None:
-        self._captioner = captioner
-        self._lanes = lanes
-        self._threads = ThreadPoolExecutor(max_workers=lanes, thread_name_prefix="lane")
+    def __init__(self, answerer: Answerer) -> None:
+        self._answerer = answerer
+        self.workers = answerer.workers
+        self._threads = ThreadPoolExecutor(max_workers=self.workers, thread_name_prefix="worker")
 
-    def answer_pictures(self, pairs: Sequence[PicturePair], *, options: CaptionOptions) -> list[Answer]:
-        """One answer a pair, in order."""
+    @property
+    def card(self) -> AnswererCard:
+        return self._answerer.card
+
+    def set_threads(self, count: int) -> None:
+        self._answerer.set_threads(count)
+
+    def answer(self, pairs: Sequence[ImagePair], options: CaptionOptions) -> list[Answer]:
+        """One answer per pair, in order."""
         if len(pairs) == 1:
-            torch.set_num_threads(self._lanes)
-            return self._captioner.answer_pictures(pairs, options=options)
-        parts = split(pairs, self._lanes)
+            self._answerer.set_threads(self.workers)
+            return self._answerer.answer(pairs, options)
+        parts = split(pairs, self.workers)
         answered = [self._threads.submit(self._answer_part, part, options) for part in parts]
         return [answer for each in answered for answer in each.result()]
 
@@ -38,12 +42,12 @@ class Lanes:
         """Let the threads end."""
         self._threads.shutdown()
 
-    def _answer_part(self, pairs: Sequence[PicturePair], options: CaptionOptions) -> list[Answer]:
-        torch.set_num_threads(1)  # for this thread; also for the matrix library, hence anew for every part
-        return self._captioner.answer_pictures(pairs, options=options)
+    def _answer_part(self, pairs: Sequence[ImagePair], options: CaptionOptions) -> list[Answer]:
+        self._answerer.set_threads(1)  # also for the matrix library, hence anew for every part
+        return self._answerer.answer(pairs, options)
 
 
-def split(pairs: Sequence[PicturePair], parts: int) -> list[Sequence[PicturePair]]:
+def split(pairs: Sequence[ImagePair], parts: int) -> list[Sequence[ImagePair]]:
     """At most so many parts, none empty, sizes at most one apart."""
     parts = min(parts, len(pairs))
     bounds = [len(pairs) * number // parts for number in range(parts + 1)]

@@ -8,7 +8,7 @@ from html import escape
 
 from PIL import Image
 
-from spotchange.answering import Answer, CaptionOptions
+from spotchange.answering import Answer, CaptionOptions, ImagePair
 from spotchange.reports.pair_view import marked_pictures, pair_view
 from spotchange.serving.api.problems import Problem, no_place
 from spotchange.serving.api.uploads import check_picture, read_checked_pair
@@ -45,11 +45,11 @@ class PageAnswers:
         """Answer two pictures made here."""
         try:
             with self._batcher.place():
-                return self._ask((before, after))
+                return self._ask(ImagePair.of(before, after))
         except NoPlaceError:
             raise no_place() from None
 
-    def _ask(self, pair: tuple[Image.Image, Image.Image]) -> Answer:
+    def _ask(self, pair: ImagePair) -> Answer:
         try:
             return self._batcher.submit(pair, CaptionOptions()).result(timeout=LONGEST_WAIT)
         except NoPlaceError:

@@ -11,7 +11,6 @@ from typing import Any
 
 from fastapi import FastAPI
 
-from spotchange.answering import Captioner
 from spotchange.reports.pair_view import view_styles
 from spotchange.serving.engine.queue import Batcher
 from spotchange.serving.page.answers import PageAnswers
@@ -33,7 +32,7 @@ _ON_LOAD = """() => {
 }"""
 
 
-def make_page(captioner: Captioner, batcher: Batcher, settings: ServerSettings) -> tuple[FastAPI, Callable[[], None]]:
+def make_page(model: str, batcher: Batcher, settings: ServerSettings) -> tuple[FastAPI, Callable[[], None]]:
     """The page as an application of its own, and what ends its open streams when the server closes."""
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
     import gradio as gr
@@ -52,9 +51,7 @@ def make_page(captioner: Captioner, batcher: Batcher, settings: ServerSettings) 
                 batch_tab(answers)
             with gr.Tab("Test it"):
                 scene_tab(answers)
-        gr.HTML(
-            f'<footer class="sc-foot">Model: <b>{escape(captioner.name)}</b>. Pictures stay on this server.</footer>'
-        )
+        gr.HTML(f'<footer class="sc-foot">Model: <b>{escape(model)}</b>. Pictures stay on this server.</footer>')
     blocks.queue(default_concurrency_limit=PAIRS_AT_A_TIME, max_size=settings.places, api_open=False)
     page = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     gr.mount_gradio_app(

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from spotchange.answering import CaptionOptions
+from spotchange.answering import CaptionOptions, ImagePair
 from spotchange.serving.engine.queue import Batcher, NoPlaceError
 
 OPTIONS = CaptionOptions()
@@ -27,8 +27,8 @@ class Recorder:
         self.free.set()
         self.fails: Callable[[list[int]], BaseException | None] = lambda widths: None
 
-    def answer_pictures(self, pairs: Sequence[Any], *, options: CaptionOptions) -> list[Any]:
-        widths = [before.width for before, _ in pairs]
+    def answer(self, pairs: Sequence[Any], options: CaptionOptions) -> list[Any]:
+        widths = [pair.before.pil.width for pair in pairs]
         self.batches.append(widths)
         self.entered.set()
         assert self.free.wait(10)
@@ -38,9 +38,9 @@ class Recorder:
         return [SimpleNamespace(width=width, options=options) for width in widths]
 
 
-def pair(width: int) -> tuple[Image.Image, Image.Image]:
+def pair(width: int) -> ImagePair:
     picture = Image.new("RGB", (width, 1))
-    return picture, picture
+    return ImagePair.of(picture, picture)
 
 
 @pytest.fixture

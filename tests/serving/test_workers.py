@@ -8,8 +8,8 @@ import pytest
 import torch
 from PIL import Image
 
-from spotchange.answering import CaptionOptions
-from spotchange.serving.engine.workers import Lanes, split
+from spotchange.answering import CaptionOptions, ImagePair
+from spotchange.serving.engine.workers import Workers, split
 
 
 @pytest.mark.parametrize(("count", "parts", "sizes"), [(1, 2, [1]), (2, 2, [1, 1]), (5, 2, [2, 3]), (16, 3, [5, 5, 6])])
@@ -22,29 +22,35 @@ def test_parts(count: int, parts: int, sizes: list[int]) -> None:
 def test_answers_keep_their_order_and_their_pair(captioner: Any, draw: Any) -> None:
     import io
 
-    pairs = [tuple(Image.open(io.BytesIO(draw(n + k))).convert("RGB") for k in (0, 1)) for n in range(7)]
+    pictures = [tuple(Image.open(io.BytesIO(draw(n + k))).convert("RGB") for k in (0, 1)) for n in range(7)]
+    pairs = [ImagePair.of(*each) for each in pictures]
     before = torch.get_num_threads()
-    lanes = Lanes(captioner, lanes=2)
+    torch.set_num_threads(2)
+    workers = Workers(captioner.answerer)
+    assert workers.workers == 2
     try:
-        answers = lanes.answer_pictures(pairs, options=CaptionOptions())
-        alone = lanes.answer_pictures(pairs[:1], options=CaptionOptions())
+        answers = workers.answer(pairs, CaptionOptions())
+        alone = workers.answer(pairs[:1], CaptionOptions())
     finally:
-        lanes.close()
+        workers.close()
         torch.set_num_threads(before)
-    expected = [captioner.answer(*pair).result for pair in pairs]
+    expected = [captioner.answer(*pair).result for pair in pictures]
     assert [answer.result.caption for answer in answers] == [result.caption for result in expected]
     assert alone[0].result.caption == expected[0].caption
 
 
 def test_an_error_in_a_part_is_the_batchs_error() -> None:
     class Broken:
-        def answer_pictures(self, pairs: Any, *, options: Any) -> Any:
+        workers = 2
+
+        def set_threads(self, count: int) -> None:
+            pass
+
+        def answer(self, pairs: Any, options: Any) -> Any:
             raise ValueError("broken")
 
-    before = torch.get_num_threads()
-    lanes = Lanes(Broken(), lanes=2)
+    workers = Workers(Broken())  # type: ignore[arg-type]
     picture = Image.new("RGB", (4, 4))
     with pytest.raises(ValueError, match="broken"):
-        lanes.answer_pictures([(picture, picture)] * 3, options=CaptionOptions())
-    lanes.close()
-    torch.set_num_threads(before)
+        workers.answer([ImagePair.of(picture, picture)] * 3, CaptionOptions())
+    workers.close()

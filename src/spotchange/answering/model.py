@@ -1,0 +1,144 @@
+"""A trained captioning model as an answerer: one pass over a batch, then a verdict per pair."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from spotchange.answering.calibration import Calibration, Familiarity
+from spotchange.answering.ignore import without_heat, without_ignored
+from spotchange.answering.interface import Answer, AnswererCard, CaptionOptions, Heat
+from spotchange.answering.pair import ImagePair
+from spotchange.answering.pixels import answer_from_pixels, answer_identical
+from spotchange.answering.regions import boxes_of
+from spotchange.answering.runtime import Encoded, Floats, ModelRuntime
+from spotchange.language.checker import change_type_of, says_no_change
+from spotchange.models.interface import DecodingOptions
+from spotchange.results import Alternative, CaptionResult, Region
+
+HOT = 0.5  # heat of a patch that belongs to a region
+
+UNFAMILIAR = (
+    "these pictures are far from what the model was trained on; the answer compares their pixels and names no objects"
+)
+DISAGREE = "the sentence and the change score disagree; look at the pictures"
+
+
+class ModelAnswerer:
+    """A model with its calibration; pairs it is not familiar with are answered from their pixels."""
+
+    def __init__(self, runtime: ModelRuntime, *, calibration: Calibration, familiarity: Familiarity | None) -> None:
+        self.runtime = runtime
+        self.calibration = calibration
+        self.familiarity = familiarity
+        # Words the tokenizer does not know cannot be generated anyway.
+        ids = ((runtime.token_id(word), penalty) for word, penalty in calibration.word_penalties.items())
+        self._word_penalties = tuple((id, penalty) for id, penalty in ids if id is not None)
+
+    @property
+    def card(self) -> AnswererCard:
+        return self.runtime.card
+
+    @property
+    def workers(self) -> int:
+        return self.runtime.workers
+
+    def set_threads(self, count: int) -> None:
+        self.runtime.set_threads(count)
+
+    def answer(self, pairs: Sequence[ImagePair], options: CaptionOptions) -> list[Answer]:
+        """One answer per pair; identical pixels never reach the network."""
+        started = time.perf_counter()
+        masked = [without_ignored(pair, options.ignore) for pair in pairs]
+        same = [pair.identical for pair in masked]
+        seen = [pair for pair, is_same in zip(masked, same, strict=True) if not is_same]
+        verdicts = iter(self._run(seen, options) if seen else [])
+        answers = [
+            answer_identical(pair) if is_same else next(verdicts) for pair, is_same in zip(masked, same, strict=True)
+        ]
+        seconds = round((time.perf_counter() - started) / max(1, len(pairs)), 4)
+        name = self.card.name
+        return [replace(each, result=replace(each.result, seconds=seconds, model=name)) for each in answers]
+
+    def _run(self, pairs: Sequence[ImagePair], options: CaptionOptions) -> list[Answer]:
+        encoded = self.runtime.encode([pair.before.pil for pair in pairs], [pair.after.pil for pair in pairs])
+        decoding = DecodingOptions(
+            method="beam" if options.beams > 1 else "greedy",
+            beams=options.beams,
+            candidates=options.beams,
+            max_words=options.max_words,
+            word_penalties=self._word_penalties,
+        )
+        candidates = self.runtime.generate(encoded, decoding)
+        logits = encoded.change_logits
+        scores = None if logits is None else self.calibration.change_scores(logits)
+        known = None if self.familiarity is None else self.familiarity.scores(encoded.features)
+        return [
+            self._verdict(
+                pair,
+                encoded,
+                place,
+                options=options,
+                candidates=candidates[place],
+                change_score=None if scores is None else float(scores[place]),
+                familiarity=None if known is None else float(known[place]),
+            )
+            for place, pair in enumerate(pairs)
+        ]
+
+    def _verdict(
+        self,
+        pair: ImagePair,
+        encoded: Encoded,
+        place: int,
+        *,
+        options: CaptionOptions,
+        candidates: list[Alternative],
+        change_score: float | None,
+        familiarity: float | None,
+    ) -> Answer:
+        if familiarity is not None and familiarity < self.calibration.least_familiarity:
+            answer = answer_from_pixels(pair, options)
+            result = replace(answer.result, familiarity=round(familiarity, 4), warnings=(UNFAMILIAR,))
+            return replace(answer, result=result)
+        warnings: list[str] = []
+        if change_score is None:
+            # A model without a change head tells it in words.
+            change_score = 0.0 if says_no_change(candidates[0].text) else 1.0
+        threshold = self.calibration.threshold if options.threshold is None else options.threshold
+        changed = change_score >= threshold
+        agreeing = [each for each in candidates if says_no_change(each.text) != changed]
+        if not agreeing:
+            warnings.append(DISAGREE)
+        best = (agreeing or candidates)[0]
+        heat = without_heat(encoded.heat[place], pair.before.size, options.ignore)
+        logits = None if encoded.change_logits is None else encoded.change_logits[place]
+        result = CaptionResult(
+            caption=best.text,
+            changed=bool(changed),
+            change_score=round(change_score, 4),
+            change_type=self._change_type(changed, best.text, logits),
+            alternatives=tuple(each for each in candidates if each.text != best.text),
+            regions=_regions(heat, pair) if changed else (),
+            familiarity=None if familiarity is None else round(familiarity, 4),
+            warnings=tuple(warnings),
+        )
+        return Answer(result=result, heat=heat, pair=pair)
+
+    def _change_type(self, changed: bool, text: str, logits: Floats | None) -> str | None:
+        if not changed:
+            return "none"
+        if logits is not None and len(logits) > 2:  # else the head tells change from none, and the sentence the kind
+            return self.card.change_types[1 + int(np.argmax(logits[1:]))]
+        return change_type_of(text)
+
+
+def _regions(heat: Heat, pair: ImagePair) -> tuple[Region, ...]:
+    """Boxes round the hot patches of both images; a change with no hot patch is marked at its peak."""
+    level = min(HOT, float(heat.max()))
+    before = boxes_of(heat[0], heat[0] >= level, image="before", size=pair.before.size)
+    after = boxes_of(heat[1], heat[1] >= level, image="after", size=pair.after.size)
+    return (*before, *after)

@@ -1,0 +1,93 @@
+"""A model folder's network on torch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+
+from spotchange.answering.interface import AnswererCard
+from spotchange.answering.runtime import Encoded, Floats
+from spotchange.models.interface import DecodingOptions
+from spotchange.models.weights.folder import LoadedModel
+from spotchange.results import Alternative
+
+
+class TorchRuntime:
+    """`RankingRuntime` on torch; `can_rank` says whether the model has a text encoder."""
+
+    def __init__(self, loaded: LoadedModel) -> None:
+        self.loaded = loaded
+        self.model: Any = loaded.model  # whatever offers `CaptioningModel`
+
+    @property
+    def card(self) -> AnswererCard:
+        settings = self.loaded.settings
+        return AnswererCard(
+            name=self.loaded.name,
+            architecture=settings.architecture,
+            change_types=tuple(self.loaded.change_types),
+            image_size=settings.vision.image_size,
+            device=str(self._device),
+        )
+
+    @property
+    def workers(self) -> int:
+        return torch.get_num_threads() if self._device.type == "cpu" else 1
+
+    @property
+    def can_rank(self) -> bool:
+        return getattr(self.model, "text_encoder", None) is not None
+
+    def set_threads(self, count: int) -> None:
+        torch.set_num_threads(count)
+
+    def token_id(self, word: str) -> int | None:
+        return self.loaded.tokenizer.token_to_id(word)
+
+    def encode(self, before: Sequence[Image.Image], after: Sequence[Image.Image]) -> Encoded:
+        with torch.inference_mode():
+            state = self.model.encode(self.loaded.preprocess(list(before)), self.loaded.preprocess(list(after)))
+            logits = self.model.change_logits(state)
+            return Encoded(
+                change_logits=None if logits is None else logits.float().cpu().numpy(),
+                heat=self.model.heatmap(state).float().cpu().numpy(),
+                features=state.features.float().cpu().numpy(),
+                state=state,
+            )
+
+    def generate(self, encoded: Encoded, options: DecodingOptions) -> list[list[Alternative]]:
+        with torch.inference_mode():
+            generated = self.model.generate(encoded.state, options)
+        lengths = generated.lengths.clamp(min=1)
+        means = (generated.log_probabilities.sum(dim=-1) / lengths).float().cpu().numpy()
+        return [
+            [
+                Alternative(text=self.loaded.decode(ids), score=round(float(mean), 4))
+                for ids, mean in zip(sentences, scores, strict=True)
+            ]
+            for sentences, scores in zip(generated.ids.tolist(), means, strict=True)
+        ]
+
+    def embed_pairs(self, before: Sequence[Image.Image], after: Sequence[Image.Image]) -> Floats:
+        with torch.inference_mode():
+            images = (self.loaded.preprocess(list(side)) for side in (before, after))
+            return np.asarray(self.model.embed_pair(*images).float().cpu().numpy())
+
+    def embed_texts(self, texts: Sequence[str]) -> Floats:
+        words, context = self.loaded.settings.vocabulary, self.loaded.settings.text.context
+        encoded = [self.loaded.tokenizer.encode(text, add_special_tokens=False).ids[: context - 2] for text in texts]
+        lines = [[words.begin, *ids, words.end] for ids in encoded]
+        width = max(map(len, lines))
+        with torch.inference_mode():
+            ids = torch.tensor([line + [words.pad] * (width - len(line)) for line in lines], device=self._device)
+            lengths = torch.tensor([len(line) for line in lines], device=self._device)
+            mask = torch.arange(width, device=self._device)[None] < lengths[:, None]
+            return np.asarray(self.model.embed_text(ids, mask).float().cpu().numpy())
+
+    @property
+    def _device(self) -> torch.device:
+        return next(self.model.parameters()).device
