@@ -35,7 +35,7 @@ COMMANDS: dict[Callable[..., None], str] = {
     caption: "Example: spotchange caption before.png after.png --json",
     compare: "Example: spotchange compare shots/main shots/branch --report report.html",
     generate: "Example: spotchange generate --pairs 20 --out data/toy --seed 1",
-    train: "Example: spotchange train recipes/smoke/adapt.yaml --out out/adapt",
+    train: "Example: spotchange train smoke/adapt --out out/adapt",
     ablate: "Example: spotchange ablate smoke --out out/ablation",
     evaluate: "Example: spotchange evaluate bundled data/toy --split train",
     score: "Example: spotchange score predictions.json references.json",

@@ -157,6 +157,7 @@ class ModelSettings(Settings):
     """Architecture of one model. The defaults are CLIP4IDC's final version on CLIP ViT-B/32."""
 
     architecture: Architecture = "clip4idc"
+    """Which system the parts below make up."""
     vision: VisionSettings = VisionSettings()
     text: TextSettings = TextSettings()
     captioner: CaptionerSettings | None = CaptionerSettings()

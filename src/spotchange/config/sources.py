@@ -55,6 +55,7 @@ class DatasetSource(Settings):
     path: str
     """The data set's folder."""
     split: str = "train"
+    """Folder of the data set to read."""
     cache: str | None = None
     """Folder of the decoded pictures; null: beside the data set."""
     protocol: ProtocolName = "pairs"
@@ -109,8 +110,11 @@ class AugmentSettings(Settings):
     """Largest part of the area cut away, the same window of both pictures, never through the changed object;
     where its place is unknown at most a tenth."""
     brightness: float = Field(default=0.0, ge=0, lt=1)
+    """Largest relative change, the same for both images of a pair."""
     contrast: float = Field(default=0.0, ge=0, lt=1)
+    """The same for contrast."""
     saturation: float = Field(default=0.0, ge=0, lt=1)
+    """The same for saturation."""
     hue: float = Field(default=0.0, ge=0, le=0.5)
     """Turns colours into others: only for captions that name none."""
     noise: float = Field(default=0.0, ge=0, le=0.5)

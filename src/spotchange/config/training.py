@@ -29,7 +29,9 @@ class OptimizerSettings(Settings):
     weight_decay: float = Field(default=0.05, ge=0)
     """Of matrices only; biases, norms, embeddings of position and the temperature are left alone."""
     betas: tuple[float, float] = (0.9, 0.98)
+    """Decay rates of the gradient's running mean and mean square."""
     eps: float = Field(default=1e-8, gt=0)
+    """Added to the denominator of an update."""
     clip_norm: float | None = Field(default=1.0, gt=0)
     """Longest gradient of one update; null: any."""
 
@@ -38,6 +40,7 @@ class ScheduleSettings(Settings):
     """How the learning rates move over the planned steps."""
 
     shape: Literal["cosine", "linear", "constant"] = "cosine"
+    """How the learning rate falls after warm-up."""
     warmup: Fraction = 0.05
     """Part of the plan over which the rates rise from zero."""
     final: Fraction = 0.0
@@ -83,6 +86,7 @@ class ValidationSettings(Settings):
     pairs: int = Field(default=512, ge=2)
     """Pairs looked at; null settings of a data set mean the whole split when it is smaller."""
     pairs_per_batch: int = Field(default=128, ge=2)
+    """Pairs decoded together; changes speed and memory, not results."""
     metric: str = "default"
     """What the best checkpoint is best in: a logged name such as CIDEr-D, ROUGE-L, fact_accuracy, R@1, loss.
     default: CIDEr-D for captions, R@1 for adaptation, exact for dense truth."""
@@ -121,6 +125,7 @@ class Recipe(Settings):
     name: str
     """What the run is called in logs and in the model card."""
     seed: int = 42
+    """Of initial weights, data order, augmentation and dropout."""
     out: str | None = None
     """Folder for checkpoints and logs; `--out` wins; default: out/NAME."""
     model: ModelSettings | None = None
