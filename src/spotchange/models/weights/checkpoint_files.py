@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from spotchange.errors import ModelError
-from spotchange.models.script_archive import UnsafeArchiveError, read_script_archive
+from spotchange.models.weights.script_archive import UnsafeArchiveError, read_script_archive
 
 
 def read_checkpoint(path: Path) -> dict[str, Tensor]:

@@ -13,8 +13,8 @@ from urllib.parse import parse_qs
 
 from starlette.datastructures import Headers
 
-from spotchange.serving.guard import App, Receive, Scope, Send, drain
 from spotchange.serving.api.problems import Problem
+from spotchange.serving.guard import App, Receive, Scope, Send, drain
 
 READ, WRITE = ("GET", "HEAD"), ("POST",)
 # What is shown before anybody has logged in: the page without its content, and what that loads.
