@@ -177,6 +177,20 @@ def test_updating_the_baseline_accepts_the_changes(folders: tuple[Path, Path], m
     assert json.loads(again.stdout)["counts"]["identical"] == 4
 
 
+def test_a_baseline_is_not_emptied_by_a_job_that_made_nothing(folders: tuple[Path, Path], tmp_path: Path) -> None:
+    before, _ = folders
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    kept = {path: path.read_bytes() for path in before.rglob("*.png")}
+    done = run(before, empty, "--update-baseline")
+    assert isinstance(done.exception, InputError)
+    assert "would delete 4 pictures" in done.exception.message
+    assert "--allow-delete" in str(done.exception.hint)
+    assert {path: path.read_bytes() for path in before.rglob("*.png")} == kept
+    assert run(before, empty, "--update-baseline", "--allow-delete").exit_code == 0
+    assert list(before.rglob("*.png")) == []
+
+
 def test_an_unreadable_picture_is_never_accepted(folders: tuple[Path, Path], model: Path) -> None:
     before, after = folders
     (after / "same.png").write_bytes(b"no picture")

@@ -33,6 +33,7 @@ def caption(
     threads: Annotated[int | None, typer.Option(min=1, help="CPU threads to use.")] = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Pairs computed together.")] = BATCH_SIZE,
     fail_on_change: Annotated[bool, typer.Option("--fail-on-change", help="Exit with 1 if something changed.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace what --out holds; every pair is looked at.")] = False,
 ) -> None:
     """Say what changed between two pictures."""
     many = pairs is not None or (before is not None and before.is_dir()) or (after is not None and after.is_dir())
@@ -47,13 +48,14 @@ def caption(
     # Everything cheap is checked before the model is loaded.
     boxes = tuple(parse_box(text) for text in ignore or [])
     named = _named_pairs(before, after, pairs) if many else []
+    _check_outputs(named, [each for each in (before, after, pairs) if each is not None], out, heatmap, force=force)
 
     from spotchange.answering import CaptionOptions, load
 
     options = CaptionOptions(beams=beam, threshold=threshold, ignore=boxes)
     captioner = load(model, device=device, threads=threads)
     if many:
-        results = _caption_many(captioner, named, out, options, batch_size)
+        results = _caption_many(captioner, named, out, options, batch_size, force=force)
     else:
         assert before is not None
         assert after is not None
@@ -86,6 +88,19 @@ def _named_pairs(before: Path | None, after: Path | None, pairs: Path | None) ->
     return pairs_from_folders(before, after)
 
 
+def _check_outputs(
+    named: list[NamedPair], given: list[Path], out: Path | None, heatmap: Path | None, *, force: bool
+) -> None:
+    """Nothing that is read here is written over, and no file of another kind either."""
+    if out is not None:
+        from spotchange.answering.batch import check_results_file
+
+        inputs = [*given, *(path for pair in named for path in (pair.before, pair.after))]
+        check_results_file(out, inputs, force=force)
+    if heatmap is not None and any(heatmap.resolve() == each.resolve() for each in given):
+        raise InputError(f"--heatmap {heatmap} is one of the pictures", hint="choose another name")
+
+
 def _caption_one(
     captioner: Captioner, before: Path, after: Path, heatmap: Path | None, options: CaptionOptions, as_json: bool
 ) -> dict[str, Any]:
@@ -108,7 +123,13 @@ def _caption_one(
 
 
 def _caption_many(
-    captioner: Captioner, named: list[NamedPair], out: Path | None, options: CaptionOptions, batch_size: int
+    captioner: Captioner,
+    named: list[NamedPair],
+    out: Path | None,
+    options: CaptionOptions,
+    batch_size: int,
+    *,
+    force: bool,
 ) -> list[dict[str, Any]]:
     from spotchange.answering.batch import caption_pairs, write_results
 
@@ -127,4 +148,5 @@ def _caption_many(
             options=options,
             batch_size=batch_size,
             advance=lambda steps: bar.advance(task, steps),
+            force=force,
         )

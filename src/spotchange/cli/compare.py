@@ -33,6 +33,9 @@ def compare(
             help="Accept the changes: copy changed and new pictures into the first folder, remove missing ones there.",
         ),
     ] = False,
+    allow_delete: Annotated[
+        bool, typer.Option("--allow-delete", help="Let --update-baseline delete more pictures than it keeps.")
+    ] = False,
     ignore: Annotated[list[str] | None, typer.Option(help="Leave out the rectangle x,y,w,h; may be repeated.")] = None,
     threshold: Annotated[float | None, typer.Option(min=0, max=1, help="Change score that counts as a change.")] = None,
     model: Annotated[str, typer.Option(help="A model folder, or 'bundled'.")] = "bundled",
@@ -49,6 +52,8 @@ def compare(
     from spotchange.reports import comparison as folders
 
     plan = folders.plan_comparison(before, after)
+    if update_baseline and not allow_delete:
+        folders.check_deletions(plan)
     options = CaptionOptions(threshold=threshold, ignore=boxes)
     # Folders with the same bytes need no model, which keeps the usual run of a CI job short.
     captioner = load(model, device=device, threads=threads) if plan.differing else None

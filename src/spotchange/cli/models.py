@@ -90,10 +90,12 @@ def import_weights(
     n_inter: Annotated[int | None, typer.Option(min=0, help="Blocks that see both pictures; a quarter.")] = None,
     image_size: Annotated[str | None, typer.Option(help="HEIGHTxWIDTH to use the model with.")] = None,
     resize: Annotated[str, typer.Option(help="squash: whole pictures; crop: their middle, as CLIP.")] = "squash",
+    force: Annotated[bool, typer.Option("--force", help="Replace the model that --out holds.")] = False,
 ) -> None:
     """Turn CLIP weights (OpenAI, open_clip, transformers) or a published CLIP4IDC checkpoint into a model folder."""
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise InputError(f"{out} exists already", hint="choose another --out, or remove it")
+    from spotchange.models.weights.folder import check_replaceable
+
+    check_replaceable(out, force=force)
     if activation not in (None, "gelu", "quick_gelu"):
         raise InputError(f"unknown activation '{activation}': choose gelu or quick_gelu")
     size = None if image_size is None else _parse_size(image_size)

@@ -134,6 +134,16 @@ def compare_folders(
     return Comparison(before=plan.before, after=plan.after, files=tuple(files))
 
 
+def check_deletions(plan: FolderPlan) -> None:
+    """Refuse to empty a baseline: pictures that were not made this time (a failed job) look like removed ones."""
+    kept = len(plan.identical) + len(plan.differing)
+    if len(plan.missing) > kept:
+        raise InputError(
+            f"updating would delete {len(plan.missing)} pictures of {plan.before} and keep {kept}",
+            hint=f"is {plan.after} complete? --allow-delete deletes them",
+        )
+
+
 def update_baseline(comparison: Comparison) -> int:
     """Make the before folder show what after shows: copy changed and new pictures, remove missing ones.
 

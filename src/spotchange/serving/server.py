@@ -71,12 +71,15 @@ def temporary_folder() -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix=f"{TEMPORARY}{os.getpid()}.")).resolve()
     before = tempfile.tempdir
     tempfile.tempdir = str(folder)
-    os.environ["GRADIO_TEMP_DIR"] = str(folder)
+    # Both are folders whose files the page's framework hands out; the second lies beside the user's own by default.
+    variables = {"GRADIO_TEMP_DIR": str(folder), "GRADIO_EXAMPLES_CACHE": str(folder / "examples")}
+    os.environ.update(variables)
     try:
         yield folder
     finally:
         tempfile.tempdir = before
-        os.environ.pop("GRADIO_TEMP_DIR", None)
+        for name in variables:
+            os.environ.pop(name, None)
         shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -14,6 +14,7 @@ import shutil
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,10 @@ if TYPE_CHECKING:
 
 MODEL_TYPE = "spotchange"
 INDEX = "model.safetensors.index.json"
+MODEL_FILES = (
+    "config.json", "preprocessor_config.json", "tokenizer.json", INDEX, "model*.safetensors",
+    "recipe.yaml", "README.md", "calibration.json", "familiarity.safetensors",
+)  # fmt: skip
 _STORED = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
 
@@ -101,6 +106,22 @@ def save_model(
         write_text(fresh / "tokenizer.json", tokenizer.to_str(pretty=False))
         for name, text in (texts or {}).items():
             write_text(fresh / name, text)
+
+
+def check_replaceable(folder: Path, *, force: bool) -> None:
+    """Refuse to let a new model take the place of anything but an old one, and of that only where it was asked for."""
+    try:
+        names = sorted(path.name for path in folder.iterdir()) if folder.exists() else []
+    except NotADirectoryError:
+        raise InputError(f"{folder} is a file") from None
+    except OSError as error:
+        raise InputError(f"cannot look into {folder}: {error.strerror or error}") from error
+    foreign = [name for name in names if not any(fnmatch(name, known) for known in MODEL_FILES)]
+    if foreign:
+        hint = "choose another --out folder; this one is not replaced"
+        raise InputError(f"{folder} holds {foreign[0]!r}, which is no part of a model", hint=hint)
+    if names and not force:
+        raise InputError(f"{folder} exists already", hint="--force replaces it, --out names another")
 
 
 def load_model(folder: str | os.PathLike[str], *, device: str | torch.device = "cpu") -> LoadedModel:
