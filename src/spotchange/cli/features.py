@@ -37,8 +37,8 @@ def features(
 ) -> None:
     """Make features of generated scenes or of a data set; `data: {kind: features, path: OUT}` trains from them."""
     from spotchange.cli.generate import pick_device
-    from spotchange.config.sources import DatasetSource, StreamSource
     from spotchange.config.recipes import find_recipe
+    from spotchange.config.sources import DatasetSource, StreamSource
     from spotchange.config.training import Recipe
 
     if task not in TASKS:
