@@ -31,7 +31,7 @@ _MARKS = "this.closest('.sc-view').classList.toggle('sc-plain', !this.checked)"
 
 def view_styles() -> str:
     """The style sheet views need once a page."""
-    return resources.files("spotchange.evaluation").joinpath("pair_view.css").read_text(encoding="utf-8")
+    return resources.files("spotchange.reports").joinpath("pair_view.css").read_text(encoding="utf-8")
 
 
 def pair_view(answer: Answer, *, side: int = VIEW_SIDE) -> str:
@@ -109,7 +109,7 @@ def _layer(picture: Image.Image, heat: npt.NDArray[np.float32], regions: Sequenc
 
 
 def _veil_uri(heat: npt.NDArray[np.float32]) -> str:
-    """A white veil over what did not change, as `captioner.drawing.overlay` fades it: the change keeps its colours."""
+    """A white veil over what did not change, as `drawing.overlay` fades it: the change keeps its colours."""
     rows, columns = heat.shape
     scale = HEAT_SIDE / max(rows, columns)
     kept = np.clip(heat, 0, 1)
@@ -118,9 +118,14 @@ def _veil_uri(heat: npt.NDArray[np.float32]) -> str:
     )
     layer = Image.new("RGBA", strength.size, "white")
     layer.putalpha(strength)
+    return _uri("png", png_bytes(layer))
+
+
+def png_bytes(picture: Image.Image) -> bytes:
+    """The picture as a PNG file."""
     packed = io.BytesIO()
-    layer.save(packed, "PNG")
-    return _uri("png", packed.getvalue())
+    picture.save(packed, "PNG")
+    return packed.getvalue()
 
 
 def _uri(kind: str, content: bytes) -> str:
