@@ -62,11 +62,11 @@ class CaptionOut(BaseModel):
                 "model": "bundled",
                 "seconds": 0.042,
                 "identical": False,
-                "preset": None,
+                "preset": "exact",
                 "findings": [],
-                "diff_pixels": None,
-                "diff_ratio": None,
-                "largest_difference": None,
+                "diff_pixels": 2496,
+                "diff_ratio": 0.0163,
+                "largest_difference": 0.41,
             }
         }
     )
