@@ -127,6 +127,13 @@ def images_in(folder: Path) -> set[str]:
     }
 
 
+def encode_image(picture: Image.Image, image_format: str = "png") -> bytes:
+    """The picture as a file: png, or jpeg at quality 92."""
+    packed = io.BytesIO()
+    picture.save(packed, image_format.upper(), **({"quality": 92} if image_format == "jpeg" else {}))
+    return packed.getvalue()
+
+
 def squash(picture: Image.Image, width: int, height: int | None = None) -> Pixels:
     """Scale to exactly `width` x `height` (default: a square), antialiased, whatever the proportions.
 

@@ -53,11 +53,11 @@ def compare_with_baseline(
     from spotchange.answering import LazyImage
     from spotchange.comparison import ComparisonOptions, compare
     from spotchange.files import write_bytes
+    from spotchange.images import encode_image
     from spotchange.regression.diff_image import write_diff
-    from spotchange.reports.pair_view import png_bytes
 
     current = LazyImage(image)
-    content = current.encoded if current.encoded is not None else png_bytes(current.pil)
+    content = current.encoded if current.encoded is not None else encode_image(current.pil)
     if not baseline.is_file():
         if update:
             write_bytes(baseline, content)

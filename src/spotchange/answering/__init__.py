@@ -2,7 +2,7 @@
 
 from spotchange.answering.build import build_answerer, load, model_folder
 from spotchange.answering.captioner import Captioner
-from spotchange.answering.interface import Answer, Answerer, AnswererCard, CaptionOptions
+from spotchange.answering.interface import Answer, Answerer, AnswererCard, CaptionOptions, Outcome
 from spotchange.answering.pair import ImagePair, LazyImage
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "Captioner",
     "ImagePair",
     "LazyImage",
+    "Outcome",
     "build_answerer",
     "load",
     "model_folder",

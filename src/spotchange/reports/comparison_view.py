@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from spotchange.answering import ImagePair, LazyImage
 from spotchange.comparison import Comparison
 from spotchange.files import write_bytes
+from spotchange.images import encode_image
 from spotchange.regression.diff_image import diff_image
-from spotchange.reports.pair_view import picture_uri, png_bytes
+from spotchange.reports.pair_view import picture_uri
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -75,7 +76,7 @@ def _full_size(pair: ImagePair, diff: Image.Image, name: str, outputs: Outputs) 
     contents = {
         f"before{suffix}": _bytes(pair.before),
         f"after{suffix}": _bytes(pair.after),
-        "diff.png": png_bytes(diff),
+        "diff.png": encode_image(diff),
     }
     for file, content in contents.items():
         write_bytes(outputs.files_dir / folder / file, content)
@@ -87,4 +88,4 @@ def _full_size(pair: ImagePair, diff: Image.Image, name: str, outputs: Outputs) 
 
 
 def _bytes(image: LazyImage) -> bytes:
-    return image.encoded if image.encoded is not None else png_bytes(image.pil)
+    return image.encoded if image.encoded is not None else encode_image(image.pil)

@@ -17,6 +17,7 @@ from PIL import Image
 
 from spotchange.answering import Answer
 from spotchange.drawing import FADE, draw_boxes, overlay
+from spotchange.images import encode_image
 from spotchange.results import Region
 
 VIEW_SIDE = 960  # pixels of the longer side, at most
@@ -118,14 +119,7 @@ def _veil_uri(heat: npt.NDArray[np.float32]) -> str:
     )
     layer = Image.new("RGBA", strength.size, "white")
     layer.putalpha(strength)
-    return _uri("png", png_bytes(layer))
-
-
-def png_bytes(picture: Image.Image) -> bytes:
-    """The picture as a PNG file."""
-    packed = io.BytesIO()
-    picture.save(packed, "PNG")
-    return packed.getvalue()
+    return _uri("png", encode_image(layer))
 
 
 def _uri(kind: str, content: bytes) -> str:

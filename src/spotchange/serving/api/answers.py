@@ -13,7 +13,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from spotchange.answering import Answer, CaptionOptions
-from spotchange.reports.pair_view import png_bytes
+from spotchange.images import encode_image
 from spotchange.serving.api.bodies import EncodedPair, read_batch_body, read_pair_body
 from spotchange.serving.api.problems import Problem, no_place
 from spotchange.serving.api.uploads import Decoder
@@ -107,4 +107,4 @@ def _line(name: str, told: dict[str, Any] | Exception) -> dict[str, Any]:
 
 def _told(answer: Answer) -> dict[str, Any]:
     """The result with its picture."""
-    return answer.result.to_dict() | {"heatmap": base64.b64encode(png_bytes(answer.picture())).decode("ascii")}
+    return answer.result.to_dict() | {"heatmap": base64.b64encode(encode_image(answer.picture())).decode("ascii")}
