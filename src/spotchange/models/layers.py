@@ -112,7 +112,7 @@ class SelfAttention(nn.Module):
         return self.output(join_heads(mixed))
 
     def step(self, x: Tensor, cache: KeyValueCache, position: Tensor, seen: Tensor | None) -> Tensor:
-        """One more word (rows, 1, width); `seen` (1, 1, 1, words) is True up to `position`; None: all of the cache is."""
+        """One more word (rows, 1, width); `seen` (1, 1, 1, words) is True up to `position`; None: everywhere."""
         queries, keys, values = self._project(x)
         cache.write(keys, values, position)
         keys, values = cache.keys.to(queries.dtype), cache.values.to(queries.dtype)
