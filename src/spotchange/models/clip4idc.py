@@ -16,6 +16,7 @@ from spotchange.errors import ModelError
 from spotchange.models.caption_decoder import CaptionDecoder
 from spotchange.models.decoding import search
 from spotchange.models.decoding.session import open_session
+from spotchange.models.decoding.torch_arrays import TorchArrays
 from spotchange.models.interface import DecodingOptions, Generated, VisualState
 from spotchange.models.layers import PreNormBlock
 from spotchange.models.text_encoder import TextEncoder, WordEmbedding
@@ -109,7 +110,7 @@ class Clip4idc(nn.Module):
             rows_per_pair=search.rows_per_pair(options),
             max_words=options.max_words,
         )
-        return search.generate(steps, len(state), self.special, options, state.tokens.device)
+        return search.generate(steps, len(state), self.special, options, TorchArrays(state.tokens.device))
 
     @property
     def _captioner(self) -> CaptionDecoder:
