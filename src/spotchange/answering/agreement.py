@@ -19,7 +19,7 @@ SOME_CHANGE = "something has changed"  # for a model that cannot name a change e
 _DENYING_WORDS = (
     "no nothing not none never there change difference differences same identical similar unchanged scene scenes "
     "image images two remains remain seem modified made occurred"
-).split()
+)
 _NEVER_SAID = 1e4  # taken off a word's log-probability
 
 
@@ -30,7 +30,7 @@ def denies_wrongly(candidates: Sequence[Alternative]) -> bool:
 
 def denying_words(token_id: Callable[[str], int | None]) -> tuple[tuple[int, float], ...]:
     """Penalties that keep a search from denying a change; word pieces carry CLIP's mark of a word's end."""
-    ids = (token_id(form) for word in _DENYING_WORDS for form in (word, f"{word}</w>"))
+    ids = (token_id(form) for word in _DENYING_WORDS.split() for form in (word, f"{word}</w>"))
     return tuple((id, _NEVER_SAID) for id in ids if id is not None)
 
 
