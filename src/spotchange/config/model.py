@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from spotchange.config.base import Settings
 
-Architecture = Literal["clip4idc", "clip-ft", "ft1", "ft2", "conventional", "idc-pcl"]
+Architecture = Literal["clip4idc", "clip", "clip-ft", "ft1", "ft2", "conventional", "idc-pcl"]
 
 
 class VisionSettings(Settings):
@@ -208,6 +208,23 @@ _IDC_PCL: dict[str, Any] = {
     "heads": {"change": True, "change_types": ["none", "changed"]},
 }
 
+# Two towers of our own in CLIP's place, below 24 MiB in fp16; heads of 64 as CLIP has them.
+_SCENE_TOWERS: dict[str, Any] = {
+    "vision": {
+        "image_size": [192, 288],
+        "stem": "conv",
+        "stem_channels": [32, 64],
+        "patch": 16,
+        "width": 256,
+        "heads": 4,
+        "layers": 12,
+        "activation": "gelu",
+        "output_width": 256,
+    },
+    "text": {"width": 256, "heads": 4, "layers": 3, "activation": "gelu", "context": 64},
+    "vocabulary": {"size": 80, "begin": 1, "end": 2, "pad": 0},
+}
+
 PRESETS: dict[str, dict[str, Any]] = {
     "clip4idc": {},
     # The first version: a wider captioner behind a linear layer, 3 layers on CLEVR-Change (2 elsewhere).
@@ -250,6 +267,9 @@ PRESETS: dict[str, dict[str, Any]] = {
             }
         },
     ),
+    "scene-clip": _merged(_SCENE_TOWERS, {"architecture": "clip", "vision": {"n_inter": 0}, "captioner": None}),
+    # CLIP4IDC's final version on those towers: 9 blocks see one picture, 3 see both.
+    "scene-clip4idc": _merged(_SCENE_TOWERS, {"captioner": {"width": 256, "heads": 4}}),
     # Small enough to train on two CPU cores in a test or a first look.
     "spotchange-tiny": _merged(
         _FROM_SCRATCH,

@@ -47,6 +47,15 @@ class AdaptSettings(Settings):
     """Keep the dense truth as extra losses with these weights."""
 
 
+class PictureTextSettings(Settings):
+    """CLIP's own training: a single picture and a text about it find each other. Generated scenes stand in for the
+    web: several true clauses about a picture, no labels of patches."""
+
+    kind: Literal["picture-text"]
+    max_scale: float = Field(default=100.0, gt=1)
+    """Largest inverse temperature."""
+
+
 class CaptionSettings(Settings):
     """Say what changed: cross-entropy of the next word."""
 
@@ -107,6 +116,6 @@ class PclFinetuneSettings(Settings):
 
 
 Objective = Annotated[
-    DenseSettings | AdaptSettings | CaptionSettings | PclPretrainSettings | PclFinetuneSettings,
+    DenseSettings | PictureTextSettings | AdaptSettings | CaptionSettings | PclPretrainSettings | PclFinetuneSettings,
     Field(discriminator="kind"),
 ]

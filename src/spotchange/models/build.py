@@ -132,6 +132,16 @@ def _backbone(settings: ModelSettings) -> nn.Module:
     return picture_encoder(vision)
 
 
+def _clip(settings: ModelSettings) -> Clip4idc:
+    """Two towers for single pictures and texts: what CLIP4IDC and its baselines begin from."""
+    _forbid_inter(settings)
+    if not settings.text.encoder or settings.captioner is not None:
+        raise ConfigError(
+            "clip is two towers and nothing else: set model.text.encoder to true, model.captioner to null"
+        )
+    return _clip4idc(settings, joint=False)
+
+
 def _clip_ft(settings: ModelSettings) -> Clip4idc:
     """CLIP alone on each picture, the captioner on both."""
     _forbid_inter(settings)
@@ -174,6 +184,7 @@ def _forbid_inter(settings: ModelSettings) -> None:
 
 ARCHITECTURES: dict[str, Callable[[ModelSettings], nn.Module]] = {
     "clip4idc": _clip4idc,
+    "clip": _clip,
     "clip-ft": _clip_ft,
     "ft1": _ft1,
     "ft2": _ft2,

@@ -129,6 +129,11 @@ class Clip4idc(nn.Module):
         """(pairs, output width), unit length."""
         return self.pair_embedding(self.encode(before, after))
 
+    def embed_picture(self, pictures: Tensor) -> Tensor:
+        """(pictures, output width), unit length: one picture alone, as CLIP embeds it. For models without inter blocks,
+        whose tower ends where the pictures would meet."""
+        return F.normalize(self.encoder.embed_alone(pictures).float(), dim=-1)
+
     def embed_text(self, ids: Tensor, mask: Tensor) -> Tensor:
         """(sentences, output width), unit length; `mask` True on words, begin and end tokens included."""
         if self.text_encoder is None:

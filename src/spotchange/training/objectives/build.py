@@ -12,6 +12,7 @@ from spotchange.config.objectives import (
     DenseSettings,
     PclFinetuneSettings,
     PclPretrainSettings,
+    PictureTextSettings,
 )
 from spotchange.training.objectives.adapt import AdaptObjective
 from spotchange.training.objectives.base import Objective
@@ -19,9 +20,11 @@ from spotchange.training.objectives.caption import CaptionObjective
 from spotchange.training.objectives.dense import DenseObjective
 from spotchange.training.objectives.pcl_finetune import PclFinetuneObjective
 from spotchange.training.objectives.pcl_pretrain import PclPretrainObjective
+from spotchange.training.objectives.picture_text import PictureTextObjective
 
 OBJECTIVES: dict[type, Callable[..., Objective]] = {
     DenseSettings: DenseObjective,
+    PictureTextSettings: PictureTextObjective,
     AdaptSettings: AdaptObjective,
     CaptionSettings: CaptionObjective,
     PclPretrainSettings: PclPretrainObjective,
@@ -31,7 +34,12 @@ OBJECTIVES: dict[type, Callable[..., Objective]] = {
 
 def build_objective(
     model: nn.Module,
-    settings: DenseSettings | AdaptSettings | CaptionSettings | PclPretrainSettings | PclFinetuneSettings,
+    settings: DenseSettings
+    | PictureTextSettings
+    | AdaptSettings
+    | CaptionSettings
+    | PclPretrainSettings
+    | PclFinetuneSettings,
     *,
     mean: tuple[float, ...],
     std: tuple[float, ...],

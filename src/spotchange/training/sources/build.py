@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from spotchange.config.objectives import PclPretrainSettings
+from spotchange.config.objectives import PclPretrainSettings, PictureTextSettings
 from spotchange.config.sources import DatasetSource, FeatureSource, MixedSource, StreamSource
 from spotchange.config.training import Recipe
 from spotchange.data.caches.features import FACTS
@@ -27,6 +27,7 @@ from spotchange.training.sources.features import FeatureBatches, FeatureStore
 from spotchange.training.sources.folder import DiskSource
 from spotchange.training.sources.kept_scenes import KEPT_SEED, RENDERED_AT_ONCE, KeptBatches, kept, render_scenes
 from spotchange.training.sources.pcl import task_source
+from spotchange.training.sources.pictures import picture_source
 from spotchange.training.sources.retokenise import WordTable
 from spotchange.training.sources.symmetries import PlaceWords, mirror_and_turn
 from spotchange.training.start import Start
@@ -63,6 +64,8 @@ class Feeding:
         if isinstance(stage.objective, PclPretrainSettings):
             tasks: BatchSource = task_source(self, self.recipe.data, pairs)
             return tasks
+        if isinstance(stage.objective, PictureTextSettings):
+            return self.augmented(picture_source(self, pairs))
         return self.augmented(self.source(self.recipe.data, pairs))
 
     def augmented(self, source: BatchSource) -> BatchSource:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from spotchange.config.objectives import PictureTextSettings
 from spotchange.config.sources import DatasetSource, FeatureSource, MixedSource, StreamSource
 from spotchange.data.metadata import list_splits
 from spotchange.language.checker import check
@@ -20,6 +21,7 @@ from spotchange.scenes.sampler import World
 from spotchange.scenes.stream import as_dict, world_seed
 from spotchange.training.sources.build import Feeding
 from spotchange.training.sources.kept_scenes import KEPT_SEED, kept
+from spotchange.training.sources.pictures import held_out_pictures
 from spotchange.training.validation import HeldOut
 
 REFERENCES = 5  # sentences about each held-out pair of the stream
@@ -27,6 +29,8 @@ REFERENCES = 5  # sentences about each held-out pair of the stream
 
 def held_out(feeding: Feeding) -> HeldOut | None:
     """The pairs that validation looks at; None for a data set without a validation split."""
+    if isinstance(feeding.recipe.stage.objective, PictureTextSettings):
+        return held_out_pictures(feeding)
     wanted = feeding.recipe.validation.data or feeding.recipe.data
     if isinstance(wanted, MixedSource):
         wanted = wanted.sources[0]
