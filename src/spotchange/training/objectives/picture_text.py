@@ -22,7 +22,7 @@ class PictureTextObjective(Objective):
 
     def __init__(self, model: nn.Module, settings: PictureTextSettings, **normalisation: tuple[float, ...]) -> None:
         super().__init__(model, **normalisation)
-        if getattr(model, "text_encoder", None) is None or len(model.encoder.inter):  # type: ignore[arg-type]
+        if getattr(model, "text_encoder", None) is None or len(model.encoder.inter):  # type: ignore[arg-type, union-attr]
             raise ConfigError(
                 "picture-text trains two towers that know single pictures only", hint="model: {preset: scene-clip}"
             )
