@@ -10,7 +10,6 @@ from oracle import Oracle, take_weights
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from spotchange.models import decoding
 from spotchange.models.baselines.cells import as_cells, as_planes, coordinates
 from spotchange.models.baselines.chg2cap import Chg2Cap
 from spotchange.models.baselines.dirl import DirlCcr, ccr_logits
@@ -22,6 +21,7 @@ from spotchange.models.baselines.rel_att import RelAtt, RelAttStatic
 from spotchange.models.baselines.rsiccformer import RsiccFormer
 from spotchange.models.baselines.scorer import ScorerCbr
 from spotchange.models.baselines.skeleton import Seen, System
+from spotchange.models.decoding import search as decoding
 from spotchange.models.interface import DecodingOptions
 
 Values = dict[str, Any]

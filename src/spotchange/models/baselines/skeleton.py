@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from spotchange.models import decoding
-from spotchange.models.grid_features import GridFeatures
+from spotchange.models.decoding import search as decoding
 from spotchange.models.interface import DecodingOptions, Generated, VisualState
+from spotchange.models.vision.grid_features import GridFeatures
 
 Seen = dict[str, Tensor]  # all (pairs, ...); "memory" (pairs, tokens, width) is what the speaker reads
 Reading = dict[str, Tensor]  # all (pairs, ...); "logits" (pairs, words, vocabulary) among them
