@@ -5,8 +5,6 @@ One LSTM over the words alone, so cuDNN runs it in one call; attention follows f
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -120,7 +118,6 @@ class RelAtt(System):
     """
 
     title = "Rel-Att"
-    published: ClassVar[str | None] = "Rel-Att (2019)"
     swap = 0.0  # its data have no distractors
     static = False
 
@@ -173,5 +170,4 @@ class RelAttStatic(RelAtt):
     """Rel-Att, static."""
 
     title = "Rel-Att, static"
-    published = None
     static = True

@@ -7,7 +7,7 @@ network in front of it and offers what every captioning model offers.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -27,11 +27,18 @@ class System(nn.Module, ABC):
     title: ClassVar[str]
     """As tables show it: "after NAME" where only a paper or its abstract is known."""
     published: ClassVar[str | None] = None
-    """Its name among the published rows, if a comparison with them is fair."""
+    """Its name among the published rows of CLEVR-Change."""
     weights: ClassVar[dict[str, float]] = {}
     """Auxiliary losses by name, with the published weights."""
     swap: ClassVar[float] = 0.5
     """How often training exchanges "before" and the distractor, as published."""
+    as_published = False
+    """Whether mistakes of the published program are repeated."""
+
+    @classmethod
+    def faithful(cls) -> bool:
+        """Whether the code was known, so that its row may be compared with the published one."""
+        return not cls.title.startswith("after ")
 
     @abstractmethod
     def look(self, before: Tensor, after: Tensor) -> Seen:
@@ -49,8 +56,8 @@ class System(nn.Module, ABC):
         """Auxiliary losses of change pairs, or of distractor pairs; a name may be left out for one of the two."""
         return {}
 
-    def rows_beside(self, seen: Seen, reading: Reading, before: Tensor, after: Tensor) -> None:
-        """Add what an auxiliary loss needs of the images themselves; called once for all rows, in training only."""
+    def take_words(self, words: list[str]) -> None:
+        """Look at the vocabulary, once, where labels of words are learnt."""
 
     def heat(self, seen: Seen) -> Tensor | None:
         """(pairs, 2, cells) in [0, 1]: where each image shows the change; None: the system does not say."""
@@ -128,8 +135,3 @@ def _resampled(heat: Tensor, grid: tuple[int, int]) -> Tensor:
 def repeated(seen: Seen, times: int) -> Seen:
     """Every pair `times` times in a row, for decoding with several sentences."""
     return seen if times == 1 else {name: value.repeat_interleave(times, dim=0) for name, value in seen.items()}
-
-
-def arguments_of(settings: dict[str, Any], allowed: set[str]) -> tuple[dict[str, Any], list[str]]:
-    """Settings that a system takes, and the names of those it does not know."""
-    return {name: value for name, value in settings.items() if name in allowed}, sorted(set(settings) - allowed)
