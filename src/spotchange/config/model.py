@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from spotchange.config.base import Settings
 
-Architecture = Literal["clip4idc", "clip", "clip-ft", "ft1", "ft2", "conventional", "idc-pcl"]
+Architecture = Literal["clip4idc", "clip", "clip-ft", "ft1", "ft2", "conventional", "idc-pcl", "baseline"]
 
 
 class VisionSettings(Settings):
@@ -127,6 +127,17 @@ class DifferenceSettings(Settings):
     """Layers that see the cells of both."""
 
 
+class BaselineSettings(Settings):
+    """One of the published systems that `models/baselines` rebuilds."""
+
+    system: str
+    """Its name in the table of `models/baselines/build.py`, e.g. duda, scorer-cbr."""
+    as_published: bool = False
+    """Repeat what the published program does by mistake; each system's file says what that is."""
+    sizes: dict[str, int | float] = Field(default_factory=dict)
+    """Arguments of the system that differ from the published ones, e.g. `hidden: 256`."""
+
+
 class HeadSettings(Settings):
     """Answers beside the sentence; published checkpoints have none."""
 
@@ -165,6 +176,8 @@ class ModelSettings(Settings):
     transformer."""
     difference: DifferenceSettings = DifferenceSettings()
     """Read by idc-pcl only."""
+    baseline: BaselineSettings | None = None
+    """Read by baseline only, which needs it."""
     heads: HeadSettings = HeadSettings()
     vocabulary: VocabularySettings = VocabularySettings()
 
@@ -225,7 +238,17 @@ _SCENE_TOWERS: dict[str, Any] = {
     "vocabulary": {"size": 80, "begin": 1, "end": 2, "pad": 0},
 }
 
+_BASELINE: dict[str, Any] = {
+    "architecture": "baseline",
+    # As the published systems see CLEVR-Change: the third stage of a frozen ResNet, 14x14 cells of 1,024 channels.
+    "vision": {"backbone": "resnet", "resnet_stage": 3, "layers": 0, "freeze_backbone": True},
+    "text": {"encoder": False, "context": 48},
+    "captioner": None,
+    "vocabulary": {"size": 80, "begin": 1, "end": 2, "pad": 0},
+}
+
 PRESETS: dict[str, dict[str, Any]] = {
+    "baseline": _BASELINE,
     "clip4idc": {},
     # The first version: a wider captioner behind a linear layer, 3 layers on CLEVR-Change (2 elsewhere).
     "clip4idc-first": {"captioner": {"width": 768, "heads": 12}},

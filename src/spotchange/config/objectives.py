@@ -115,7 +115,23 @@ class PclFinetuneSettings(Settings):
     """Weight of distractor judging; 0 leaves it out."""
 
 
+class BaselineObjectiveSettings(Settings):
+    """A published system's own losses: words, and what its paper adds."""
+
+    kind: Literal["baseline"]
+    weights: dict[str, float] = Field(default_factory=dict)
+    """Auxiliary losses whose weight differs from the published one; 0 leaves one out."""
+    swap: float | None = Field(default=None, ge=0, le=1)
+    """How often "before" and the distractor are exchanged; null: as published."""
+
+
 Objective = Annotated[
-    DenseSettings | PictureTextSettings | AdaptSettings | CaptionSettings | PclPretrainSettings | PclFinetuneSettings,
+    DenseSettings
+    | PictureTextSettings
+    | AdaptSettings
+    | CaptionSettings
+    | PclPretrainSettings
+    | PclFinetuneSettings
+    | BaselineObjectiveSettings,
     Field(discriminator="kind"),
 ]

@@ -11,6 +11,7 @@ from torch import nn
 
 from spotchange.config.model import ModelSettings, VocabularySettings
 from spotchange.errors import ConfigError, ModelError
+from spotchange.models.baselines.build import build_baseline
 from spotchange.models.build_idc_pcl import build_idc_pcl
 from spotchange.models.caption_decoder import CaptionDecoder
 from spotchange.models.clip4idc import Clip4idc
@@ -190,4 +191,5 @@ ARCHITECTURES: dict[str, Callable[[ModelSettings], nn.Module]] = {
     "ft2": _ft2,
     "conventional": _conventional,
     "idc-pcl": build_idc_pcl,
+    "baseline": build_baseline,
 }

@@ -8,6 +8,7 @@ from torch import nn
 
 from spotchange.config.objectives import (
     AdaptSettings,
+    BaselineObjectiveSettings,
     CaptionSettings,
     DenseSettings,
     PclFinetuneSettings,
@@ -16,6 +17,7 @@ from spotchange.config.objectives import (
 )
 from spotchange.training.objectives.adapt import AdaptObjective
 from spotchange.training.objectives.base import Objective
+from spotchange.training.objectives.baseline import BaselineObjective
 from spotchange.training.objectives.caption import CaptionObjective
 from spotchange.training.objectives.dense import DenseObjective
 from spotchange.training.objectives.pcl_finetune import PclFinetuneObjective
@@ -29,6 +31,7 @@ OBJECTIVES: dict[type, Callable[..., Objective]] = {
     CaptionSettings: CaptionObjective,
     PclPretrainSettings: PclPretrainObjective,
     PclFinetuneSettings: PclFinetuneObjective,
+    BaselineObjectiveSettings: BaselineObjective,
 }
 
 
@@ -39,12 +42,13 @@ def build_objective(
     | AdaptSettings
     | CaptionSettings
     | PclPretrainSettings
-    | PclFinetuneSettings,
+    | PclFinetuneSettings
+    | BaselineObjectiveSettings,
     *,
     mean: tuple[float, ...],
     std: tuple[float, ...],
     paired: bool,
 ) -> Objective:
     """The objective around `model`; `paired` says that distractor rows follow their change rows."""
-    extra = {"paired": paired} if isinstance(settings, AdaptSettings) else {}
+    extra = {"paired": paired} if isinstance(settings, AdaptSettings | BaselineObjectiveSettings) else {}
     return OBJECTIVES[type(settings)](model, settings, mean=mean, std=std, **extra)
