@@ -106,7 +106,27 @@ class PclFinetuneSettings(Settings):
     """Weight of distractor judging; 0 leaves it out."""
 
 
+class EverydaySettings(Settings):
+    """Everyday pictures, all at once: kind, place, frame of the sentence, names. Weights of the losses; 0: left out."""
+
+    kind: Literal["everyday"]
+    change: Weight = 1.0
+    """Per pair: the kind of change."""
+    mask: Weight = 4.0
+    """Per patch, after the pictures met: is this the thing that changed."""
+    words: Weight = 1.0
+    """The frame of the sentence."""
+    patches: Weight = 0.3
+    """Per patch, before the pictures meet: which thing is seen there."""
+    nouns: Weight = 1.0
+    """The name of a thing from a window round it, at every level of the tree of nouns."""
+    colours: Weight = 0.3
+    """Its colour."""
+    window: int = Field(default=128, ge=32)
+    """Side of the window for the second look, in pixels."""
+
+
 Objective = Annotated[
-    DenseSettings | AdaptSettings | CaptionSettings | PclPretrainSettings | PclFinetuneSettings,
+    DenseSettings | AdaptSettings | CaptionSettings | PclPretrainSettings | PclFinetuneSettings | EverydaySettings,
     Field(discriminator="kind"),
 ]

@@ -43,10 +43,8 @@ def name_of_pixels(rgb: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
     span = np.maximum(high - low, 1e-6)
     saturation = (high - low) / np.maximum(high, 1e-6)
     red, green, blue = scaled[..., 0], scaled[..., 1], scaled[..., 2]
-    hue = np.where(
-        high == red, (green - blue) / span % 6, np.where(high == green, (blue - red) / span + 2, (red - green) / span + 4)
-    )
-    hue = hue * 60
+    below_green = np.where(high == green, (blue - red) / span + 2, (red - green) / span + 4)
+    hue = np.where(high == red, (green - blue) / span % 6, below_green) * 60
     names = np.select(
         [
             high < 0.16,

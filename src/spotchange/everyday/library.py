@@ -102,9 +102,7 @@ def read_library(
         colours=on([COLOURS.index(row["colour"]) for row in rows], torch.int64),
         heights=on([row["height"] for row in rows], torch.float32),
         chances=on(np.cumsum(chances / chances.sum()), torch.float32),
-        backgrounds=torch.from_numpy(
-            _decoded(folder / BACKGROUND_PICTURES, background_rows, _background)
-        ).to(device),
+        backgrounds=torch.from_numpy(_decoded(folder / BACKGROUND_PICTURES, background_rows, _background)).to(device),
     )
 
 

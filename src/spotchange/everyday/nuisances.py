@@ -67,7 +67,7 @@ def rounded_in_blocks(pixels: Tensor, coarse: Tensor) -> Tensor:
 
 def noisy(pixels: Tensor, amount: Tensor, numbers: Tensor, seed: int) -> Tensor:
     """Grain, the same for a scene wherever it is drawn."""
-    pictures, _, height, width = pixels.shape
+    height, width = pixels.shape[2:]
     place = torch.arange(height * width, device=pixels.device).view(height, width)
     key = hashed(numbers * 7919 + seed)
     key = torch.stack([key, hashed(key + 1)], dim=1).flatten()[:, None, None]

@@ -20,9 +20,7 @@ _FLATTEN = 0.55  # exponent on real sizes: a mug beside a car would be a speck
 _KNOWN_PAINTS = [COLOURS.index(name) for name in PAINTS]
 
 
-def draw_scenes(
-    library: Library, numbers: Tensor, *, seed: int, shares: Mapping[str, float] = SHARES
-) -> Scenes:
+def draw_scenes(library: Library, numbers: Tensor, *, seed: int, shares: Mapping[str, float] = SHARES) -> Scenes:
     """Scenes by their numbers, the same on every device and in any batch."""
     draws = Draws(seed, numbers.to(library.device))
     kind = _drawn_by(torch.tensor([shares.get(name, 0.0) for name in KINDS], device=library.device), draws.one())
@@ -153,7 +151,9 @@ def _place(draws: Draws, width: Tensor, height: Tensor) -> tuple[Tensor, Tensor,
     x, y = tries(w0, h0)
     xs, ys, taken_w, taken_h, weight = [x[:, 0]], [y[:, 0]], [w0], [h0], [3.0]
     far_x, far_y = tries(w0, h0)
-    away = torch.maximum((far_x - x[:, :1]).abs() / (w0[:, None] + 0.07), (far_y - y[:, :1]).abs() / (h0[:, None] + 0.07))
+    apart_x = (far_x - x[:, :1]).abs() / (w0[:, None] + 0.07)
+    apart_y = (far_y - y[:, :1]).abs() / (h0[:, None] + 0.07)
+    away = torch.maximum(apart_x, apart_y)
     # Any try that is far enough will do: nearer ones are as welcome as far ones.
     best = ((away >= 1.0).float() * 10 + away.clamp(max=1.0) - torch.arange(_TRIES, device=x.device) * 1e-3).argmax(1)
     moved = far_x.gather(1, best[:, None])[:, 0], far_y.gather(1, best[:, None])[:, 0]
@@ -279,7 +279,8 @@ def _split(draws: Draws, when: Tensor, after: dict[str, Tensor]) -> None:
         flip = torch.where(after["flipped"][:, layer], -1.0, 1.0)
         shift = side * apart * after["width"][:, TARGET] * flip
         after["x"][:, layer] = torch.where(when, after["x"][:, layer] + shift, after["x"][:, layer])
-        after["angle"][:, layer] = torch.where(when, after["angle"][:, layer] + lean[:, min(layer, 1)], after["angle"][:, layer])
+        leaning = after["angle"][:, layer] + lean[:, min(layer, 1)]
+        after["angle"][:, layer] = torch.where(when, leaning, after["angle"][:, layer])
         after["cut_low"][:, layer] = torch.where(when, low, after["cut_low"][:, layer])
         after["cut_high"][:, layer] = torch.where(when, high, after["cut_high"][:, layer])
     after["on"][:, HALF] = when & after["on"][:, TARGET]

@@ -10,6 +10,7 @@ from spotchange.config.objectives import (
     AdaptSettings,
     CaptionSettings,
     DenseSettings,
+    EverydaySettings,
     PclFinetuneSettings,
     PclPretrainSettings,
 )
@@ -17,8 +18,13 @@ from spotchange.training.objectives.adapt import AdaptObjective
 from spotchange.training.objectives.base import Objective
 from spotchange.training.objectives.caption import CaptionObjective
 from spotchange.training.objectives.dense import DenseObjective
+from spotchange.training.objectives.everyday import EverydayObjective
 from spotchange.training.objectives.pcl_finetune import PclFinetuneObjective
 from spotchange.training.objectives.pcl_pretrain import PclPretrainObjective
+
+Objectives = (
+    DenseSettings | AdaptSettings | CaptionSettings | PclPretrainSettings | PclFinetuneSettings | EverydaySettings
+)
 
 OBJECTIVES: dict[type, Callable[..., Objective]] = {
     DenseSettings: DenseObjective,
@@ -26,12 +32,13 @@ OBJECTIVES: dict[type, Callable[..., Objective]] = {
     CaptionSettings: CaptionObjective,
     PclPretrainSettings: PclPretrainObjective,
     PclFinetuneSettings: PclFinetuneObjective,
+    EverydaySettings: EverydayObjective,
 }
 
 
 def build_objective(
     model: nn.Module,
-    settings: DenseSettings | AdaptSettings | CaptionSettings | PclPretrainSettings | PclFinetuneSettings,
+    settings: Objectives,
     *,
     mean: tuple[float, ...],
     std: tuple[float, ...],
