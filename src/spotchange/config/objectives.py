@@ -125,13 +125,37 @@ class BaselineObjectiveSettings(Settings):
     """How often "before" and the distractor are exchanged; null: as published."""
 
 
-Objective = Annotated[
+class EverydaySettings(Settings):
+    """Everyday pictures, all at once: kind, place, frame of the sentence, names. Weights of the losses; 0: left out."""
+
+    kind: Literal["everyday"]
+    change: Weight = 1.0
+    """Per pair: the kind of change."""
+    mask: Weight = 4.0
+    """Per patch, after the pictures met: is this the thing that changed."""
+    words: Weight = 1.0
+    """The frame of the sentence."""
+    patches: Weight = 0.3
+    """Per patch, before the pictures meet: which thing is seen there."""
+    nouns: Weight = 1.0
+    """The name of a thing from a window round it, at every level of the tree of nouns."""
+    colours: Weight = 0.3
+    """Its colour."""
+    window: int = Field(default=128, ge=32)
+    """Side of the window for the second look, in pixels."""
+
+
+AnyObjective = (
     DenseSettings
     | PictureTextSettings
     | AdaptSettings
     | CaptionSettings
     | PclPretrainSettings
     | PclFinetuneSettings
-    | BaselineObjectiveSettings,
+    | BaselineObjectiveSettings
+    | EverydaySettings
+)
+Objective = Annotated[
+    AnyObjective,
     Field(discriminator="kind"),
 ]

@@ -38,6 +38,7 @@ class Clip4idc(nn.Module):
         text_encoder: TextEncoder | None = None,
         change_head: ChangeHead | None = None,
         patch_change_head: PatchChangeHead | None = None,
+        noun_head: nn.Module | None = None,
     ) -> None:
         super().__init__()
         self.image_size = image_size
@@ -50,6 +51,7 @@ class Clip4idc(nn.Module):
         self.captioner = captioner
         self.change_head = change_head
         self.patch_change_head = patch_change_head
+        self.noun_head = noun_head
 
     # What the pictures say
 
@@ -92,6 +94,13 @@ class Clip4idc(nn.Module):
         before, after = F.normalize(state.extras["intra"].float(), dim=-1).unbind(dim=1)
         apart = (1 - (before * after).sum(dim=-1)).clamp_min(0)
         return torch.stack([apart, apart], dim=1).unflatten(-1, state.grid)
+
+    def name_windows(self, windows: Tensor) -> tuple[Tensor, Tensor]:
+        """Scores of nouns and colours for pictures of single things (windows, 3, size, size), preprocessed."""
+        if self.noun_head is None:
+            raise ModelError("this model has no names for single things", hint="use an everyday model")
+        nouns, colours = self.noun_head(self.encoder.backbone.network.summarise(windows))
+        return nouns, colours
 
     # Captions
 

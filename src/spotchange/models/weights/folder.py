@@ -81,7 +81,8 @@ def save_model(
     """
     state = {name: value.detach() for name, value in model.state_dict().items()}
     # A grid backbone's weights are among these: nobody has to fetch them again from where they once came.
-    settings = settings.model_copy(update={"vision": settings.vision.model_copy(update={"resnet": None})})
+    vision = settings.vision.model_copy(update={"resnet": None, "efficientnet": None})
+    settings = settings.model_copy(update={"vision": vision})
     if not keep_text_encoder:
         settings = settings.model_copy(update={"text": settings.text.model_copy(update={"encoder": False})})
         state = {k: v for k, v in state.items() if not k.startswith("text_encoder.") and k != "logit_scale"}

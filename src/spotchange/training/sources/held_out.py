@@ -10,8 +10,9 @@ import numpy as np
 import torch
 
 from spotchange.config.objectives import PictureTextSettings
-from spotchange.config.sources import DatasetSource, FeatureSource, MixedSource, StreamSource
+from spotchange.config.sources import DatasetSource, EverydaySource, FeatureSource, MixedSource, StreamSource
 from spotchange.data.metadata import list_splits
+from spotchange.everyday.wording import frame_text
 from spotchange.language.checker import check
 from spotchange.language.writer import captions_text, write_captions
 from spotchange.pairs import PairBatch
@@ -36,6 +37,8 @@ def held_out(feeding: Feeding) -> HeldOut | None:
         wanted = wanted.sources[0]
     if isinstance(wanted, StreamSource):
         return _scenes(feeding, wanted)
+    if isinstance(wanted, EverydaySource):
+        return _everyday(feeding, wanted)
     if isinstance(wanted, FeatureSource):
         return None if feeding.recipe.validation.data is None else _features(feeding, wanted)
     if feeding.recipe.validation.data is None:
@@ -77,6 +80,15 @@ def _draw(feeding: Feeding, settings: StreamSource, seed: int) -> dict[str, Any]
         on_host = _as_numpy(drawn)
         scenes += [scene_json(on_host, i, "") for i in range(len(on_host))]
     return {"batches": batches, "references": references, "scenes": scenes}
+
+
+def _everyday(feeding: Feeding, settings: EverydaySource) -> HeldOut:
+    """Pairs of the validation split; their frames are the references."""
+    validation = feeding.recipe.validation
+    stream = feeding.everyday(settings, min(validation.pairs_per_batch, validation.pairs), split="val")
+    batches: list[PairBatch] = [stream.next_batch() for _ in range(max(1, validation.pairs // stream.pairs))]
+    references = [[frame_text(ids)] for batch in batches for ids in batch.caption_ids.tolist()]
+    return HeldOut(batches=batches, references=references)
 
 
 def _rows(feeding: Feeding, settings: DatasetSource) -> HeldOut:
