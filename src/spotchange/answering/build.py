@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spotchange.answering.captioner import Captioner
 from spotchange.answering.interface import Answerer
-from spotchange.errors import ModelError
+from spotchange.errors import InputError, ModelError
 from spotchange.models.weights.bundled import BUNDLED, bundled_folder
 
 if TYPE_CHECKING:
     from spotchange.answering.model import ModelAnswerer
 
-Factory = Callable[[str, str, int | None], Answerer]
+
+@dataclass(frozen=True, kw_only=True)
+class LoadOptions:
+    """Where and how an answerer runs; who starts a program chooses these, never a request."""
+
+    device: str = "auto"
+    threads: int | None = None
+    runtime: str = "auto"
+    model_options: Mapping[str, str] = field(default_factory=dict)  # the answerer's own settings, as texts
+
+
+Factory = Callable[[str, LoadOptions], Answerer]
 
 
 def load(
@@ -24,31 +36,27 @@ def load(
     device: str = "auto",
     threads: int | None = None,
     runtime: str = "auto",
+    model_options: Mapping[str, str] | None = None,
 ) -> Captioner:
     """Load a model folder, the model that ships with the package, or any other answerer by its name.
 
     Args:
-        model: a folder written by `spotchange train` or `spotchange models import`, "bundled", or "pixels".
+        model: a folder written by `spotchange train` or `spotchange models import`, "bundled", "pixels",
+            "vlm:FOLDER_OR_HUB_NAME" or "openai:BASE_URL#MODEL".
         device: auto, cpu, cuda or cuda:N.
         threads: CPU threads to use; None leaves the runtime's choice.
         runtime: auto, onnx or torch; auto takes torch where there is a GPU or no ONNX export.
+        model_options: settings of a vision-language model, such as {"prompt": "clevr-change"}.
     """
-    return Captioner(build_answerer(model, device=device, threads=threads, runtime=runtime))
+    options = LoadOptions(device=device, threads=threads, runtime=runtime, model_options=model_options or {})
+    return Captioner(build_answerer(model, options))
 
 
-def build_answerer(
-    model: str | os.PathLike[str] = BUNDLED,
-    *,
-    device: str = "auto",
-    threads: int | None = None,
-    runtime: str = "auto",
-) -> Answerer:
+def build_answerer(model: str | os.PathLike[str] = BUNDLED, options: LoadOptions | None = None) -> Answerer:
     """Whoever answers for `model`: the part before a colon, or the whole name, is looked up in `ANSWERERS`."""
-    name = os.fspath(model)
-    factory = ANSWERERS.get(name.partition(":")[0])
-    if factory is not None:
-        return factory(name, device, threads)
-    return model_answerer(name, device=device, threads=threads, runtime=runtime)
+    name, options = os.fspath(model), options or LoadOptions()
+    factory = ANSWERERS.get(name.partition(":")[0], _folder_answerer)
+    return factory(name, options)
 
 
 def model_answerer(
@@ -64,15 +72,29 @@ def model_answerer(
     return ModelAnswerer(network, calibration=Calibration.read(folder), familiarity=Familiarity.read(folder))
 
 
-def _pixel_answerer(name: str, device: str, threads: int | None) -> Answerer:
+def _folder_answerer(name: str, options: LoadOptions) -> Answerer:
+    if options.model_options:
+        raise InputError("--model-option is for vision-language models", hint="vlm:... or openai:...")
+    return model_answerer(name, device=options.device, threads=options.threads, runtime=options.runtime)
+
+
+def _pixel_answerer(name: str, options: LoadOptions) -> Answerer:
     from spotchange.answering.pixels import PixelAnswerer
 
     return PixelAnswerer()
 
 
+def _vlm_answerer(name: str, options: LoadOptions) -> Answerer:
+    from spotchange.answering.vlm.build import build_vlm
+
+    return build_vlm(name, options.model_options, device=options.device)
+
+
 # Everything that answers beside our own models. A name that is not here is a model folder, or the bundled one.
 ANSWERERS: dict[str, Factory] = {
     "pixels": _pixel_answerer,
+    "vlm": _vlm_answerer,
+    "openai": _vlm_answerer,
 }
 
 

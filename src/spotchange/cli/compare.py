@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from spotchange.cli.caption import parse_box
+from spotchange.cli.model_options import ModelOptions, parse_options
 from spotchange.cli.output import notes, print_json, print_line, progress
 from spotchange.errors import InputError
 from spotchange.files import write_text
 
 if TYPE_CHECKING:
+    from spotchange.answering import Captioner
     from spotchange.regression import ComparedFile, FolderComparison, FolderPlan
     from spotchange.regression.run import Outputs
     from spotchange.regression.settings import CompareSettings, Tolerances
@@ -65,6 +67,7 @@ def compare(
         typer.Option(help="Learn from repeated captures in this folder what flickers; written to the settings file."),
     ] = None,
     model: Annotated[str | None, typer.Option(help="Let this model word the change; the verdict stands.")] = None,
+    model_option: ModelOptions = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N, for --model.")] = "auto",
     workers: Annotated[int | None, typer.Option(min=1, help="Processes; default: one per core.")] = None,
 ) -> None:
@@ -102,7 +105,8 @@ def compare(
     plan = plan_folders(before, after, include=include or ())
     if update_baseline and not allow_delete:
         check_deletions(plan, only or ())
-    compared = _compare(plan, settings, given, _outputs(diff_dir, report), model, device, workers, json_lines)
+    captioner = _load(model, device, model_option) if model is not None and plan.differing else None
+    compared = _compare(plan, settings, given, _outputs(diff_dir, report), captioner, workers, json_lines)
     _write(compared, report, junit, markdown)
     if as_json:
         print_json(compared.to_dict())
@@ -145,23 +149,23 @@ def _outputs(diff_dir: Path | None, report: Path | None) -> Outputs:
     )
 
 
+def _load(model: str, device: str, options: list[str] | None) -> Captioner:
+    from spotchange.answering import load
+
+    return load(model, device=device, model_options=parse_options(options))
+
+
 def _compare(
     plan: FolderPlan,
     settings: CompareSettings,
     given: Tolerances,
     outputs: Outputs,
-    model: str | None,
-    device: str,
+    captioner: Captioner | None,
     workers: int | None,
     json_lines: bool,
 ) -> FolderComparison:
     from spotchange.regression import compare_folders
 
-    captioner = None
-    if model is not None and plan.differing:
-        from spotchange.answering import load
-
-        captioner = load(model, device=device)
     with progress() as bar:
         task = bar.add_task("pictures", total=len(plan))
 

@@ -47,6 +47,11 @@ class VlmAnswerer:
     def card(self) -> AnswererCard:
         return AnswererCard(name=self.model.name, architecture=f"vision-language model, prompt {self.prompt.signature}")
 
+    @property
+    def signature(self) -> str:
+        """What every answer depends on: the model and the prompt, by name and version."""
+        return f"{self.model.signature}+prompt.{self.prompt.signature}"
+
     def set_threads(self, count: int) -> None:
         """The model or its server decides."""
 
