@@ -29,7 +29,6 @@ WINDOW = 128
 def raw_scores(model: Any, loaded: Any, stream: EverydayStream, pairs: int) -> dict[str, np.ndarray]:
     """What the model computes for so many pairs, with the truth beside it."""
     found: dict[str, list[Any]] = {}
-    rows, columns = stream.grid
     for _ in range(-(-pairs // stream.pairs)):
         batch = stream.next_batch()
         before, after = loaded.preprocessor(batch.before), loaded.preprocessor(batch.after)
