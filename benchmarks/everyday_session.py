@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 PART = 14 * 2**20
-RECIPE = "recipes/everyday/train.yaml"
+RECIPE = "src/spotchange/recipes/everyday/train.yaml"
 
 
 def main() -> None:
