@@ -66,7 +66,7 @@ def noun_chances(raw: dict[str, np.ndarray], temperature: float = 1.0) -> tuple[
     by_picture = np.exp(scores)
     by_picture /= by_picture.sum(axis=-1, keepdims=True)
     for pair, kind in enumerate(raw["kind"]):
-        if kind < 1 or not raw["placed"][pair]:
+        if kind < 1 or not raw["placed"][pair] or raw["noun"][pair].max() >= len(everyday_nouns().names):
             continue
         name = KINDS[kind]
         if name == "replace":

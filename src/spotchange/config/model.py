@@ -172,7 +172,8 @@ class HeadSettings(Settings):
     change_types: tuple[str, ...] = ("none", "color", "texture", "add", "drop", "move")
     """Kinds of change, "none" first."""
     nouns: int = Field(default=0, ge=0)
-    """Names for single things, from a second look at a window round each; 0: none. Needs efficientnet-lite0."""
+    """Names for single things, and one for what has none, from a second look at a window round each; 0: no such look.
+    Needs efficientnet-lite0."""
     colours: int = Field(default=12, ge=1)
     """Colours that the second look tells apart."""
 
@@ -335,7 +336,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         },
         "text": {"encoder": False, "width": 256, "heads": 4, "layers": 0, "activation": "gelu", "context": 24},
         "captioner": {"width": 256, "heads": 4, "encoder_layers": 0, "decoder_layers": 2, "memory": "last"},
-        "heads": {"change": True, "patch_change": True, "change_types": list(EVERYDAY_KINDS), "nouns": 524},
+        "heads": {"change": True, "patch_change": True, "change_types": list(EVERYDAY_KINDS), "nouns": 525},
         "vocabulary": {"size": 88, "begin": 1, "end": 2, "pad": 0},
     },
     # Small enough to train on two CPU cores in a test or a first look.

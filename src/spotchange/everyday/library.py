@@ -44,7 +44,7 @@ class Library:
     aspects: Tensor  # float (views,): width / height of what the square shows
     first_view: Tensor  # int64 (objects,)
     view_count: Tensor  # int64 (objects,)
-    nouns: Tensor  # int64 (objects,): place in the tree
+    nouns: Tensor  # int64 (objects,): place in the tree, or one beyond it for things without a name
     colours: Tensor  # int64 (objects,)
     heights: Tensor  # float (objects,), metres
     chances: Tensor  # float (objects,): cumulated probability of being drawn
@@ -98,7 +98,7 @@ def read_library(
         aspects=on([view["aspect"] for view in views], torch.float32),
         first_view=on(np.cumsum([0, *counts])[:-1], torch.int64),
         view_count=on(counts, torch.int64),
-        nouns=on([tree[row["noun"]] for row in rows], torch.int64),
+        nouns=on([len(tree) if row["noun"] is None else tree[row["noun"]] for row in rows], torch.int64),
         colours=on([COLOURS.index(row["colour"]) for row in rows], torch.int64),
         heights=on([row["height"] for row in rows], torch.float32),
         chances=on(np.cumsum(chances / chances.sum()), torch.float32),

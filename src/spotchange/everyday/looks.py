@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 
 import torch
 from torch import Tensor
@@ -19,7 +18,7 @@ def draw_looks(draws: Draws, kind: Tensor) -> Looks:
     def is_kind(name: str) -> Tensor:
         return kind == KIND_IDS[name]
 
-    gain = torch.exp(draws.one(-0.4, 0.3))
+    gain = torch.exp(draws.one(-0.4, 0.2))
     other_gain = gain * torch.exp(draws.bell(1, 0.05)[:, 0] * stray)
     other_gain = torch.where(is_kind("brighter"), gain * draws.one(1.4, 2.1), other_gain)
     other_gain = torch.where(is_kind("darker"), gain * draws.one(0.3, 0.65), other_gain)
@@ -93,6 +92,3 @@ def _veils(draws: Draws, tinted: Tensor) -> tuple[Tensor, Tensor]:
     thin = torch.where(draws.happens(0.12), draws.one(0.0, 0.15), 0.0)
     thick = torch.where(tinted, draws.one(0.28, 0.5), thin)
     return torch.cat([tone, thin[:, None]], 1), torch.cat([tone, thick[:, None]], 1)
-
-
-QUARTER = math.pi / 2

@@ -51,10 +51,10 @@ class NounTree:
         """The most specific noun whose probability, kinds of it included, reaches `level`; else the root.
 
         Args:
-            probabilities: (nouns,), of what was seen being called just so; they sum to one at most.
+            probabilities: (nouns,), or one more for things without a name, of what was seen being called just so.
             level: The least probability of a noun that is said.
         """
-        of_kind = self.membership_cached() @ probabilities.astype(np.float32)
+        of_kind = self.membership_cached() @ probabilities[: len(self.names)].astype(np.float32)
         best, certainty, deepest = ROOT, 1.0, (0, 0.0)
         for noun in np.flatnonzero(of_kind >= level):
             rank = (self.depth(int(noun)), float(of_kind[noun]))

@@ -36,10 +36,13 @@ class EverydayObjective(Objective):
         deepest = max(tree.depth(noun) for noun in range(len(tree.names)))
         # Nouns from the most special to the most general, the last repeated: every noun has a row of one length.
         rows = [tree.lineage(noun) for noun in range(len(tree.names))]
+        rows.append([len(tree.names)])  # things without a name are a kind of nothing
         lineage = [row + [row[-1]] * (deepest - len(row)) for row in rows]
+        membership = torch.eye(len(rows))
+        membership[:-1, :-1] = torch.from_numpy(tree.membership())
         self.register_buffer("_lineage", torch.tensor(lineage), persistent=False)
-        self.register_buffer("_membership", torch.from_numpy(tree.membership()), persistent=False)
-        self.patch_nouns = nn.Linear(self.model.encoder.norm.normalized_shape[0], len(tree.names))
+        self.register_buffer("_membership", membership, persistent=False)
+        self.patch_nouns = nn.Linear(self.model.encoder.norm.normalized_shape[0], len(rows))
 
     def forward(self, batch: PairBatch) -> dict[str, Tensor]:
         batch = cast(EverydayBatch, batch)
