@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 PART = 14 * 2**20
+_AFTER = 1.9  # minutes for starting up, packing, figures and timing
 RECIPE = "src/spotchange/recipes/everyday/train.yaml"
 
 
@@ -26,6 +27,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--minutes", type=float, default=6.8)
+    parser.add_argument("--total", type=float, default=9.6, help="minutes for everything; training gives way")
     parser.add_argument("--start", type=Path, help="go on from this model folder")
     parser.add_argument("--library", default="build/everyday-assets")
     parser.add_argument("--recipe", default=RECIPE)
@@ -59,10 +61,11 @@ def session(options: argparse.Namespace) -> None:
         part("try uncompiled", ["--train", json.dumps(tiny)], out=Path("out/everyday-try2"), limit=90)
     spent = (time.time() - began) / 60
     print(f"minutes before training: {spent:.2f}", flush=True)
-    full = base | {"stage.max_minutes": options.minutes}
+    minutes = min(options.minutes, options.total - spent - _AFTER)
+    full = base | {"stage.max_minutes": round(minutes, 2)}
     if options.small:
         full |= {"stage.steps": 3, "checkpoints.every": 2}
-    part("train", ["--train", json.dumps(full)], out=run, limit=60 * options.minutes + 60)
+    part("train", ["--train", json.dumps(full)], out=run, limit=60 * minutes + 75)
     best = next((folder for folder in (run / "best", run / "last") if (folder / "config.json").exists()), None)
     if best is None:
         print("no model was saved", flush=True)
