@@ -27,7 +27,12 @@ def generate(
     size: Annotated[str, typer.Option(help="Width x height of the pictures in pixels.")] = "480x320",
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     start: Annotated[int, typer.Option(min=0, help="Number of the first scene, to share work over machines.")] = 0,
-    preset: Annotated[str, typer.Option(help="clevr-change, or clevr-dc with strong camera moves.")] = "clevr-change",
+    preset: Annotated[
+        str,
+        typer.Option(
+            help="clevr-change, or clevr-dc whose cameras go around the scene; -narrow: older, smaller moves."
+        ),
+    ] = "clevr-change",
     quality: Annotated[str, typer.Option(help="faithful, or fast.")] = "faithful",
     references: Annotated[int, typer.Option(help="Different captions a pair, 6 to 9.")] = 6,
     changes: Annotated[str | None, typer.Option(help="Kinds of change, such as color,move; default all.")] = None,

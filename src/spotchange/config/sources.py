@@ -17,7 +17,7 @@ class StreamSource(Settings):
 
     kind: Literal["stream"]
     preset: str = "clevr-change"
-    """Rules of the world: clevr-change or clevr-dc."""
+    """Rules of the world: clevr-change, clevr-dc, or either with -narrow behind it, half the camera's moves."""
     scenes: dict[str, Any] = Field(default_factory=dict)
     """Single rules changed, by their names in the preset, e.g. `camera_jitter: 0.5`; `look` is set by `randomize`."""
     randomize: float | dict[str, float] = 0.0
