@@ -56,7 +56,8 @@ def _cached(config: Any, compiler: Callable[[bool], Any]) -> Any:
     config.CACHE_DIR = str(folder)
     try:
         dispatcher = compiler(True)
-        dispatcher._cache = _ForgivingCache(dispatcher._cache)
+        if hasattr(dispatcher, "_cache"):  # under NUMBA_DISABLE_JIT it is the plain function
+            dispatcher._cache = _ForgivingCache(dispatcher._cache)
         return dispatcher
     finally:
         config.CACHE_DIR = previous
