@@ -65,6 +65,8 @@ class CaptionSettings(Settings):
     """sum: the mean loss of change pairs plus that of distractors; mean: one mean over all words."""
     dense: DenseTruthSettings | None = None
     """Keep the change head, the heat map and the dense truth trained with these weights."""
+    contrast: Weight = 0.0
+    """Weight of adaptation's loss beside the words, so that a model which learnt to rank still can; 0 leaves it out."""
 
 
 class PclTaskWeights(Settings):
