@@ -27,7 +27,7 @@ class System(nn.Module, ABC):
     title: ClassVar[str]
     """As tables show it: "after NAME" where only a paper or its abstract is known."""
     published: ClassVar[str | None] = None
-    """Its name among the published rows of CLEVR-Change."""
+    """Its name among the published rows."""
     weights: ClassVar[dict[str, float]] = {}
     """Auxiliary losses by name, with the published weights."""
     swap: ClassVar[float] = 0.5
