@@ -8,16 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from spotchange.cli.model_options import MODEL_HELP, ModelOptions, parse_options
-from spotchange.cli.output import notes, print_json, progress, tables
+from spotchange.cli.output import notes, print_json, progress, show_tables, tables
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from spotchange.data import Row
     from spotchange.evaluation.run import Evaluation
-
-WIDEST = 1000
-LOOKS = {"system": "bold", "interval": "dim", "constant": "dim italic", "published": ""}
 
 
 def evaluate(
@@ -91,23 +88,11 @@ def evaluate(
 
 
 def _print_tables(evaluation: Evaluation) -> None:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
     from spotchange.evaluation.published import CAVEAT
     from spotchange.reports.tables import tables_of
 
+    show_tables(tables_of(evaluation))
     console = tables()
-    wide = console.options.update(max_width=WIDEST)
-    for table in tables_of(evaluation):
-        drawn = Table(title=table.title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1))
-        for place, name in enumerate(table.header):
-            drawn.add_column(name, justify="left" if place == 0 else "right", no_wrap=True)
-        for line in table.lines:
-            drawn.add_row(*line.cells, style=LOOKS[line.look])
-        # A number cut off would be worse than a line that the terminal wraps.
-        console.width = max(console.width, console.measure(drawn, options=wide).maximum)
-        console.print(drawn)
     console.print(str(evaluation.constant_caption), markup=False, soft_wrap=True)
     for system in evaluation.systems:
         console.print(system.signature, markup=False, soft_wrap=True)

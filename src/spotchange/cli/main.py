@@ -16,6 +16,7 @@ from spotchange.cli.caption import caption
 from spotchange.cli.compare import compare
 from spotchange.cli.evaluate import evaluate
 from spotchange.cli.generate import generate
+from spotchange.cli.leaderboard import leaderboard
 from spotchange.cli.output import print_error, print_line
 from spotchange.cli.rank import rank
 from spotchange.cli.score import score
@@ -39,6 +40,7 @@ COMMANDS: dict[Callable[..., None], str] = {
     generate: "Example: spotchange generate --pairs 20 --out data/toy --seed 1",
     train: "Example: spotchange train smoke/adapt --out out/adapt",
     ablate: "Example: spotchange ablate smoke --out out/ablation",
+    leaderboard: "Example: spotchange leaderboard out/ablations/leaderboard --html leaderboard.html",
     evaluate: "Example: spotchange evaluate bundled data/toy --split train",
     score: "Example: spotchange score predictions.json references.json",
     serve: "Example: spotchange serve --port 8000",

@@ -90,9 +90,14 @@ def import_weights(
     n_inter: Annotated[int | None, typer.Option(min=0, help="Blocks that see both pictures; a quarter.")] = None,
     image_size: Annotated[str | None, typer.Option(help="HEIGHTxWIDTH to use the model with.")] = None,
     resize: Annotated[str, typer.Option(help="squash: whole pictures; crop: their middle, as CLIP.")] = "squash",
+    system: Annotated[
+        str | None, typer.Option(help="FILE is a published checkpoint of this system: duda, scorer-cbr, ...")
+    ] = None,
+    words: Annotated[Path | None, typer.Option(help="With --system: JSON that numbers its words.")] = None,
+    resnet: Annotated[str | None, typer.Option(help="With --system: folder or hub name of its ResNet.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the model that --out holds.")] = False,
 ) -> None:
-    """Turn CLIP weights (OpenAI, open_clip, transformers) or a published CLIP4IDC checkpoint into a model folder."""
+    """Turn CLIP weights, or a published checkpoint of CLIP4IDC or of a baseline system, into a model folder."""
     from spotchange.models.weights.folder import check_replaceable
 
     check_replaceable(out, force=force)
@@ -102,6 +107,15 @@ def import_weights(
 
     from spotchange.models.weights.imports import import_model, save_imported
 
+    if system is not None:
+        from spotchange.models.baselines.imports import import_baseline
+
+        if words is None or resnet is None:
+            raise InputError("--system needs --words FILE and --resnet FOLDER too")
+        whole = size or (224, 224)
+        save_imported(import_baseline(Path(source), system=system, words=words, resnet=resnet, image_size=whole), out)
+        print_line(str(out))
+        return
     imported = import_model(source, activation=activation, n_inter=n_inter, image_size=size, resize=resize)
     save_imported(imported, out)
     can = "captions" if imported.settings.captioner is not None else "ranks captions; train a caption stage on top"

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
 
 from spotchange.errors import SpotchangeError
+
+if TYPE_CHECKING:
+    from spotchange.reports.tables import Table
+
+WIDEST = 1000
+LOOKS = {"system": "bold", "interval": "dim", "constant": "dim italic", "published": ""}
 
 
 def notes() -> Console:
@@ -30,6 +37,24 @@ def print_json(value: Any) -> None:
 def print_line(text: str) -> None:
     """One plain line on stdout, unwrapped and unstyled, so that scripts can read it."""
     sys.stdout.write(text + "\n")
+
+
+def show_tables(shown: Iterable[Table]) -> None:
+    """Tables of a report on stdout, as wide as they are."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table as Drawn
+
+    console = tables()
+    wide = console.options.update(max_width=WIDEST)
+    for table in shown:
+        drawn = Drawn(title=table.title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1))
+        for place, name in enumerate(table.header):
+            drawn.add_column(name, justify="left" if place == 0 else "right", no_wrap=True)
+        for line in table.lines:
+            drawn.add_row(*line.cells, style=LOOKS[line.look])
+        # A number cut off would be worse than a line that the terminal wraps.
+        console.width = max(console.width, console.measure(drawn, options=wide).maximum)
+        console.print(drawn)
 
 
 def progress(*columns: ProgressColumn) -> Progress:

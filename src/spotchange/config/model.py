@@ -269,8 +269,16 @@ _SCENE_TOWERS: dict[str, Any] = {
 
 _BASELINE: dict[str, Any] = {
     "architecture": "baseline",
-    # As the published systems see CLEVR-Change: the third stage of a frozen ResNet, 14x14 cells of 1,024 channels.
-    "vision": {"backbone": "resnet", "resnet_stage": 3, "layers": 0, "freeze_backbone": True},
+    # As the published systems see CLEVR-Change: the third stage of a frozen ResNet, 14x14 cells of 1,024 channels. A
+    # fourth one would be computed and carried along for nothing. (ResNet-101: resnet_depths 3, 4, 23.)
+    "vision": {
+        "backbone": "resnet",
+        "resnet_depths": [3, 4, 6],
+        "resnet_channels": [256, 512, 1024],
+        "resnet_stage": 3,
+        "layers": 0,
+        "freeze_backbone": True,
+    },
     "text": {"encoder": False, "context": 48},
     "captioner": None,
     "vocabulary": {"size": 80, "begin": 1, "end": 2, "pad": 0},

@@ -94,6 +94,9 @@ class ValidationSettings(Settings):
     """Stop after this many validations without a better one; null: never."""
     max_words: int | None = Field(default=None, ge=1)
     """Longest caption decoded, in steps; null: as long as those trained on."""
+    keep_captions: bool = False
+    """Write what the best checkpoint said of every pair to `captions.jsonl`, with references and facts: what
+    `spotchange leaderboard` reads."""
 
     @field_validator("data", mode="before")
     @classmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from torch import Tensor
 
 from spotchange.config.training import Recipe
 from spotchange.errors import ConfigError, ModelError
+from spotchange.files import write_text
 from spotchange.training import distributed
 from spotchange.training.checkpoints import BEST, LAST, load_state, recover, replace_folder, save_state
 from spotchange.training.compilation import compile_regions
@@ -28,6 +30,8 @@ from spotchange.training.selection import Selection
 from spotchange.training.sources.base import BatchSource
 from spotchange.training.stopping import StopRequest
 from spotchange.training.validation import Validator
+
+CAPTIONS = "captions.jsonl"
 
 
 class Trainer:
@@ -80,7 +84,8 @@ class Trainer:
 
     def _train(self, log: RunLog, stop: StopRequest) -> dict[str, Any]:
         self._began, self._elapsed_before = time.monotonic(), self.elapsed
-        log.event("start", step=self.step, name=self.recipe.name, processes=distributed.count())
+        learning = sum(each.numel() for each in self.objective.parameters() if each.requires_grad)
+        log.event("start", step=self.step, name=self.recipe.name, processes=distributed.count(), parameters=learning)
         mark = (time.monotonic(), self.step)
         self.finished = self.step >= self.stage.steps
         stopping = self.finished
@@ -155,6 +160,9 @@ class Trainer:
         if better and self.accelerator.is_main_process:
             with self._averaged():
                 replace_folder(self.out / BEST, self.save_model)
+            if self.validator is not None and self.recipe.validation.keep_captions:
+                lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in self.validator.said)
+                write_text(self.out / CAPTIONS, "".join(lines))
         self.accelerator.wait_for_everyone()
 
     def _save(self, values: dict[str, Tensor]) -> None:

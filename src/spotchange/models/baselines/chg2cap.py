@@ -169,6 +169,7 @@ class Chg2Cap(System):
     """
 
     title = "Chg2Cap"
+    published = "Chg2Cap (2023)"
     swap = 0.0  # its data have no distractors
 
     def __init__(

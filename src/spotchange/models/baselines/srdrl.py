@@ -1,6 +1,6 @@
-"""SRDRL+AVS (Tu et al. 2021): self-attention, gated differences, a dynamic speaker whose words' kinds gate the view.
+"""After SRDRL+AVS (Tu et al. 2021): self-attention, gated differences, kinds of words gate the speaker's view.
 
-After the published code: structure and losses are its own. Chosen here, because no size of them is known: the
+In the spirit of the published code, whose structure and losses it has. Guessed, because no size of them is known: the
 widths of the word-kind gate, and kinds of words from our own list instead of a tagger's.
 `as_published`: its loader seeds the random generator for every item, so "before" and distractor are never exchanged.
 """
@@ -115,7 +115,7 @@ class KindSpeaker(DynamicSpeaker):
 class Srdrl(DynamicSystem):
     """SRDRL+AVS."""
 
-    title = "SRDRL+AVS"
+    title = "after SRDRL+AVS"
     published = "SRDRL+AVS (2021)"
     weights: ClassVar[dict[str, float]] = {**DynamicSystem.weights, "kinds": 1.0}
     kind_of_word: Tensor
