@@ -13,7 +13,7 @@ from spotchange.everyday.facts import Facts
 from spotchange.everyday.nouns import everyday_nouns
 
 _KIND_SIGNS = {
-    "add": r"\b(added|appeared|is new|there is now|there is a new|new|someone put|can now be seen)\b",
+    "add": r"\b(added|appeared|is new|there is now|there is a new|new|someone put|now to be seen)\b",
     "drop": r"\b(gone|removed|taken away|no longer|disappeared|missing)\b",
     "move": r"\b(moved)\b",
     "replace": r"\b(replaced|took the place|exchanged for|where .* was|instead of)\b",
@@ -63,7 +63,7 @@ def check(sentence: str, facts: Facts, *, size: tuple[int, int]) -> Verdict:
         return Verdict(true=not wrong, wrong=tuple(wrong))
     thing = facts["things"][facts["target"]]
     if kind == "color":
-        if not re.search(rf"\b(now|turned|became) {thing['colours'][1]}\b", text):
+        if not re.search(rf"\b(now|turned|became|become) {thing['colours'][1]}\b", text):
             wrong.append("wrong new color")
     elif not re.search(_KIND_SIGNS[kind], text):
         wrong.append(f"does not say '{kind}'")

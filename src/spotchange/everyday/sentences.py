@@ -21,7 +21,7 @@ _ABOUT: dict[str, tuple[str, ...]] = {
         "there is now {a} {place}",
         "{a} is new {place}",
         "someone put {a} {place}",
-        "{a} can now be seen {place}",
+        "{a} is now to be seen {place}",
     ),
     "drop": (
         "{the} {place} is gone",
