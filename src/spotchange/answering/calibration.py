@@ -33,6 +33,12 @@ class Calibration(Settings):
     """Pictures less familiar than this are answered from their pixels alone."""
     word_penalties: dict[str, float] = Field(default_factory=dict)
     """Taken off a word's score while captions are searched: words that validation showed to be wrong too often."""
+    noun_temperature: float = Field(default=1.0, gt=0)
+    """Divides the noun scores of a second look before the softmax."""
+    noun_level: float = Field(default=0.8, gt=0, le=1)
+    """The most specific noun whose probability reaches this is said; below it "something"."""
+    colour_level: float = Field(default=0.6, gt=0, le=1)
+    """A colour is said from this probability on."""
     fitted_on: str = ""
     """The data the numbers come from."""
 
