@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from spotchange.cli.generate_everyday import everyday_split
 from spotchange.cli.output import notes, print_json, progress
 from spotchange.config.base import apply_override
 from spotchange.config.scenes import SPLIT_SCENES, DatasetPlan, proportional_scenes, scene_preset
@@ -40,12 +41,23 @@ def generate(
     overrides: Annotated[
         list[str] | None, typer.Option("--set", help="A scene setting, such as max_objects=5 or look.jpeg=0.5.")
     ] = None,
+    world: Annotated[str, typer.Option(help="table-top, or everyday: things on photos and in rooms.")] = "table-top",
+    library: Annotated[
+        Path | None, typer.Option(help="Everyday things and backgrounds; without it: those that ship.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON.")] = False,
 ) -> None:
     """Make a data set: scenes, pictures, captions and facts.
 
     Run the same command again to go on after an interruption.
     """
+    if world == "everyday":
+        everyday_split(
+            out=out, pairs=pairs, seed=seed, split=split, size=size, device=device, library=library, as_json=as_json
+        )
+        return
+    if world != "table-top":
+        raise InputError(f"unknown world '{world}'", hint="use table-top or everyday")
     plans = _plans(
         split,
         {

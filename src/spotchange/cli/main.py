@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from spotchange import __version__
-from spotchange.cli import config, data, models
+from spotchange.cli import config, data, models, scenes
 from spotchange.cli.ablate import ablate
 from spotchange.cli.caption import caption
 from spotchange.cli.compare import compare
@@ -47,7 +47,7 @@ COMMANDS: dict[Callable[..., None], str] = {
 }
 for command, example in COMMANDS.items():
     app.command(epilog=example)(command)
-for group in (data, models, config):
+for group in (data, models, scenes, config):
     app.add_typer(group.app, name=group.__name__.rpartition(".")[2])
 
 
