@@ -69,6 +69,9 @@ class VisionSettings(Settings):
     them anew."""
     efficientnet: str | None = None
     """Where an efficientnet-lite0 backbone's weights come from when a run starts: a file; null: random."""
+    efficientnet_frozen: int = Field(default=3, ge=0, le=16)
+    """Blocks of an efficientnet-lite0 backbone that stay as they came, from the first; edges and textures need no
+    more learning, and they are the most pixels."""
     freeze_backbone: bool = False
     """Keep a resnet backbone as it came (the conventional baseline does)."""
 

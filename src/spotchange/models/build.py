@@ -148,7 +148,9 @@ def _backbone(settings: ModelSettings) -> nn.Module:
     if vision.backbone == "efficientnet-lite0":
         from spotchange.models.vision.efficientnet import EfficientGridEncoder
 
-        return EfficientGridEncoder(grid=vision.grid, width=vision.width, pretrained=vision.efficientnet)
+        return EfficientGridEncoder(
+            grid=vision.grid, width=vision.width, pretrained=vision.efficientnet, frozen=vision.efficientnet_frozen
+        )
     return picture_encoder(vision)
 
 
