@@ -14,6 +14,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from spotchange.errors import ModelError
+from spotchange.images import shrunk
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -48,7 +49,8 @@ class Preprocessor:
         height, width = self.image_size
         batch = np.empty((len(images), 3, height, width), np.float32)
         for place, image in enumerate(images):
-            pixels = _resized_planes(image if image.mode == "RGB" else image.convert("RGB"), self)
+            nearer = shrunk(image if image.mode == "RGB" else image.convert("RGB"), width, height)
+            pixels = _resized_planes(nearer, self)
             np.multiply(pixels - mean, scale, out=batch[place])
         return batch
 
