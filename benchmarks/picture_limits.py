@@ -1,4 +1,4 @@
-"""What the most expensive accepted pictures cost: peak memory and CPU seconds of one pair, each in a process of its own.
+"""What the most expensive accepted pictures cost: peak memory and CPU seconds of a pair, each in its own process.
 
 python benchmarks/picture_limits.py [--model FOLDER]
 """

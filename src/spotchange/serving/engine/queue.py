@@ -151,7 +151,7 @@ class Batcher:
         return [job for job in taken if job.future.set_running_or_notify_cancel()]
 
     def _next(self) -> list[_Job]:
-        """The small pair that waited longest with those behind it; a large one alone, if it has waited or none is small.
+        """The small pair that waited longest and those behind it; a large one alone, if it has waited or none is small.
 
         Large pairs are held back rather than first come, first served: a few of them would make everyone wait.
         """
