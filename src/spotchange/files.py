@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from spotchange.errors import InputError
 
@@ -38,6 +40,16 @@ def atomic_path(target: str | os.PathLike[str]) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+def json_text(value: Any) -> str:
+    """One line of JSON that can be written as UTF-8, whatever names of files it holds."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:  # a file name that is not UTF-8
+        return json.dumps(value, allow_nan=False)
+    return text
+
+
 def write_text(target: str | os.PathLike[str], text: str) -> None:
     """Write `text` as UTF-8, all or nothing."""
     with atomic_path(target) as temporary:
@@ -48,17 +60,3 @@ def write_bytes(target: str | os.PathLike[str], content: bytes) -> None:
     """Write `content`, all or nothing."""
     with atomic_path(target) as temporary:
         temporary.write_bytes(content)
-
-
-@contextmanager
-def only_one_process(lock: Path) -> Iterator[None]:
-    """Let one process of this machine do something while others wait for it."""
-    try:
-        import fcntl
-    except ImportError:  # Windows: the others would only do the same work twice
-        yield
-        return
-    with lock.open("w") as stream:
-        fcntl.flock(stream, fcntl.LOCK_EX)
-        yield
-    lock.unlink(missing_ok=True)

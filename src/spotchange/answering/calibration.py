@@ -57,6 +57,22 @@ class Calibration(Settings):
             raise ModelError(f"{path} is not a valid calibration: {' '.join(str(error).split())}") from error
 
 
+def read_calibration(folder: Path) -> tuple[Calibration, Familiarity | None]:
+    """What a model folder knows about its own outputs.
+
+    Raises:
+        ModelError: also where the calibration counts on feature statistics that are not there. Without them the
+            model would answer about anything with confidence.
+    """
+    calibration, familiarity = Calibration.read(folder), Familiarity.read(folder)
+    if calibration.least_familiarity > 0 and familiarity is None:
+        raise ModelError(
+            f"{folder} has a {CALIBRATION_FILE} but not the {FAMILIARITY_FILE} that belongs to it",
+            hint=f"copy it from where the folder came from, or remove {CALIBRATION_FILE} and calibrate again",
+        )
+    return calibration, familiarity
+
+
 class Familiarity:
     """How usual a pair's features are among those of the model's own world.
 

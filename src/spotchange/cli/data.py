@@ -9,6 +9,7 @@ import typer
 
 from spotchange.cli.features import features
 from spotchange.cli.output import notes, print_json, print_line, progress, tables
+from spotchange.locks import one_writer
 
 if TYPE_CHECKING:
     from spotchange.data.check import DatasetReport
@@ -162,16 +163,17 @@ def import_(
 
     with progress() as bar:
         task = bar.add_task("importing", total=None)
-        report = import_dataset(
-            name,
-            source,
-            out,
-            copy=copy,
-            skip_bad=skip_bad,
-            decode=decode,
-            on_problem=show,
-            advance=lambda step: bar.advance(task, step),
-        )
+        with one_writer(out):
+            report = import_dataset(
+                name,
+                source,
+                out,
+                copy=copy,
+                skip_bad=skip_bad,
+                decode=decode,
+                on_problem=show,
+                advance=lambda step: bar.advance(task, step),
+            )
     if as_json:
         print_json(asdict(report) | {"complete": report.complete})
         return
@@ -216,9 +218,10 @@ def shard(
 
     with progress() as bar:
         task = bar.add_task("packing", total=None)
-        counts = write_shards(
-            data_dir, out, pairs_per_shard=pairs, skip_bad=skip_bad, advance=lambda step: bar.advance(task, step)
-        )
+        with one_writer(out):
+            counts = write_shards(
+                data_dir, out, pairs_per_shard=pairs, skip_bad=skip_bad, advance=lambda step: bar.advance(task, step)
+            )
     _print_counts(out, counts, as_json)
 
 
@@ -233,7 +236,8 @@ def unshard(
 
     with progress() as bar:
         task = bar.add_task("unpacking", total=None)
-        counts = unpack_shards(shards, out, advance=lambda step: bar.advance(task, step))
+        with one_writer(out):
+            counts = unpack_shards(shards, out, advance=lambda step: bar.advance(task, step))
     _print_counts(out, counts, as_json)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
 
 from spotchange.errors import SpotchangeError
+from spotchange.files import json_text
 
 if TYPE_CHECKING:
     from spotchange.reports.tables import Table
@@ -31,7 +31,7 @@ def tables() -> Console:
 
 def print_json(value: Any) -> None:
     """One JSON document, and nothing else, on stdout."""
-    sys.stdout.write(json.dumps(value, ensure_ascii=False, allow_nan=False) + "\n")
+    sys.stdout.write(json_text(value) + "\n")
 
 
 def print_line(text: str) -> None:

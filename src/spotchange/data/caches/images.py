@@ -22,8 +22,9 @@ import numpy as np
 from spotchange.data.caches.index import build_index, other_change_types, picture_paths
 from spotchange.data.metadata import RowReader, read_rows
 from spotchange.errors import DataError, ImageError
-from spotchange.files import only_one_process, write_text
+from spotchange.files import write_text
 from spotchange.images import Pixels, read_image, squash
+from spotchange.locks import only_one_process
 
 FORMAT = 1  # raise it when the layout or the way pictures are scaled changes: older caches are then built anew
 TO_DO, DONE, UNREADABLE = 0, 1, 2

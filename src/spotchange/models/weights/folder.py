@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 
 MODEL_FILES = (
     "config.json", "preprocessor_config.json", "tokenizer.json", INDEX, "model*.safetensors",
-    "recipe.yaml", "README.md", "calibration.json", "familiarity.safetensors",
-    "encoder.onnx", "decoder_step.onnx", "onnx.json",
+    "recipe.yaml", "README.md", "calibration.json", "familiarity.safetensors", "reliability.svg",
+    "encoder.onnx", "decoder_step.onnx", "onnx.json", "training_heads.safetensors",
 )  # fmt: skip
 _STORED = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
