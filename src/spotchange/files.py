@@ -12,6 +12,8 @@ from typing import Any
 
 from spotchange.errors import InputError
 
+LARGEST_INPUT = 2**30  # bytes of a text file
+
 
 @contextmanager
 def atomic_path(target: str | os.PathLike[str]) -> Iterator[Path]:
@@ -38,6 +40,36 @@ def atomic_path(target: str | os.PathLike[str]) -> Iterator[Path]:
         raise InputError(f"cannot write {target}: {error.strerror or error}") from error
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def read_input(path: str | os.PathLike[str], *, most_bytes: int = LARGEST_INPUT) -> str:
+    """The text of a file somebody gives us: a real file, of a size that makes sense, in UTF-8.
+
+    Raises:
+        ValueError: it is none of that; the text says which.
+        OSError: it cannot be read.
+    """
+    path = Path(path)
+    if path.exists() and not path.is_file():  # whoever reads a pipe waits until somebody writes into it
+        raise ValueError("is a folder" if path.is_dir() else "is not a file")
+    if path.stat().st_size > most_bytes:
+        raise ValueError(f"has more than {most_bytes:,} bytes")
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"is not UTF-8 text (byte {error.start})") from None
+
+
+def load_json(text: str | bytes, **options: Any) -> Any:
+    """`json.loads` whose only error is `json.JSONDecodeError`, however deep or long the text makes its values."""
+    try:
+        return json.loads(text, **options)
+    except json.JSONDecodeError:
+        raise
+    except RecursionError:
+        raise json.JSONDecodeError("nested too deeply", "", 0) from None
+    except ValueError as error:  # a number of thousands of digits, or bytes that are no text
+        raise json.JSONDecodeError(str(error), "", 0) from None
 
 
 def json_text(value: Any) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from spotchange.answering.captioner import Captioner, CaptionOptions
 from spotchange.answering.fingerprint import pair_fingerprint
 from spotchange.data.metadata import read_manifest
 from spotchange.errors import InputError, SpotchangeError
-from spotchange.files import json_text, write_text
+from spotchange.files import json_text, load_json, write_text
 from spotchange.images import images_in
 from spotchange.locks import one_writer
 
@@ -30,7 +29,10 @@ class NamedPair:
 def pairs_from_manifest(manifest: Path) -> list[NamedPair]:
     """The rows of a data set's metadata file, captions not needed."""
     rows = read_manifest(manifest)
-    return [NamedPair(id=row.id, before=row.before_path, after=row.after_path) for row in rows]
+    pairs = [NamedPair(id=row.id, before=row.before_path, after=row.after_path) for row in rows]
+    if not pairs:
+        raise InputError(f"{manifest} names no pair")
+    return pairs
 
 
 def pairs_from_folders(before: Path, after: Path) -> list[NamedPair]:
@@ -149,7 +151,7 @@ def _whole_lines(path: Path) -> Iterator[dict[str, Any]]:
     lines = text.splitlines(keepends=True)
     for number, each in enumerate(lines, start=1):
         try:
-            line = json.loads(each)
+            line = load_json(each)
         except (ValueError, RecursionError):
             if number == len(lines) > 1 and not each.endswith("\n"):
                 return

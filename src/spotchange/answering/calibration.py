@@ -6,7 +6,6 @@ Both are fitted on validation data (see `spotchange.evaluation.calibrate`), neve
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from pydantic import Field, ValidationError
 
 from spotchange.config.base import Settings
 from spotchange.errors import ModelError
+from spotchange.files import load_json
 
 CALIBRATION_FILE = "calibration.json"
 FAMILIARITY_FILE = "familiarity.safetensors"
@@ -51,7 +51,7 @@ class Calibration(Settings):
         if not path.exists():
             return cls()
         try:
-            values = json.loads(path.read_text(encoding="utf-8"))
+            values = load_json(path.read_text(encoding="utf-8"))
             return cls.model_validate({name: values[name] for name in cls.model_fields if name in values})
         except (OSError, ValueError, TypeError, ValidationError) as error:
             raise ModelError(f"{path} is not a valid calibration: {' '.join(str(error).split())}") from error

@@ -33,7 +33,7 @@ def caption(
     threshold: Annotated[float | None, typer.Option(min=0, max=1, help="Change score that counts as a change.")] = None,
     ignore: Annotated[list[str] | None, typer.Option(help="Leave out the rectangle x,y,w,h; may be repeated.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
-    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads to use.")] = None,
+    threads: Annotated[int | None, typer.Option(min=1, max=1024, help="CPU threads to use.")] = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Pairs computed together.")] = BATCH_SIZE,
     fail_on_change: Annotated[bool, typer.Option("--fail-on-change", help="Exit with 1 if something changed.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace what --out holds; every pair is looked at.")] = False,

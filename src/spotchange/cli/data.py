@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from spotchange.cli.features import features
+from spotchange.cli.help import PlainGroup
 from spotchange.cli.output import notes, print_json, print_line, progress, tables
 from spotchange.locks import one_writer
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from spotchange.data.check import DatasetReport
 
 app = typer.Typer(
+    cls=PlainGroup,
     help="Look at, check, import and pack data sets of image pairs.",
     epilog="Example: spotchange data list",
     no_args_is_help=True,
@@ -91,7 +93,7 @@ def preview(
     split: Annotated[str | None, typer.Option("--split", help="Default: the first there is.")] = None,
     count: Annotated[int, typer.Option("--count", min=1, max=500, help="Pairs to show.")] = 12,
     columns: Annotated[int, typer.Option("--columns", min=1, max=20, help="Pairs beside each other.")] = 2,
-    seed: Annotated[int, typer.Option("--seed", help="Which pairs are drawn.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Which pairs are drawn.")] = 0,
     skip_bad: SkipBad = False,
     as_json: AsJson = False,
 ) -> None:
@@ -196,7 +198,7 @@ def hold_out(
     data_dir: DataDir,
     out: Annotated[Path, typer.Option("--out", help="New folder for the data set.")],
     share: Annotated[float, typer.Option("--share", help="Part of the training scenes that becomes val.")] = 0.2,
-    seed: Annotated[int, typer.Option("--seed", help="Which scenes are drawn.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Which scenes are drawn.")] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Draw train and val from a set's train, keeping its own val and test for the end, as official-val and so on."""

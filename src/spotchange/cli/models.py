@@ -9,6 +9,7 @@ import typer
 
 from spotchange.cli.align import align
 from spotchange.cli.calibrate import calibrate, export
+from spotchange.cli.help import PlainGroup
 from spotchange.cli.output import notes, print_json, print_line, tables
 from spotchange.errors import InputError
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from spotchange.config.model import ModelSettings
 
 app = typer.Typer(
+    cls=PlainGroup,
     help="List, inspect, import, calibrate and export models.",
     no_args_is_help=True,
     rich_markup_mode="rich",

@@ -20,7 +20,7 @@ import numpy as np
 from spotchange.config.base import read_yaml
 from spotchange.config.scenes import DatasetPlan
 from spotchange.errors import InputError
-from spotchange.files import write_bytes
+from spotchange.files import load_json, write_bytes
 from spotchange.language.writer import captions_text, write_captions
 from spotchange.locks import one_writer
 from spotchange.scene import SceneBatch
@@ -223,7 +223,7 @@ def _append(*parts: tuple[Path, list[dict[str, Any]]]) -> None:
 def _scene_of(line: bytes, side: str) -> tuple[str | None, object]:
     """Name and change of the scene a row belongs to; no name where it is no such row."""
     try:
-        row = json.loads(line)
+        row = load_json(line)
         name, kind = row["id"], row["change_type"]
     except (ValueError, KeyError, TypeError, RecursionError):
         return None, None
