@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
 import os
 import subprocess
@@ -178,7 +179,7 @@ def test_shards(run: Any, tmp_path: Path, damage: str) -> None:
             for name, content in files.items():
                 member = tarfile.TarInfo(f"{'../../' if damage == 'a/b' else ''}{key}.{name}")
                 member.size = len(content)
-                shard.addfile(member, __import__("io").BytesIO(content))
+                shard.addfile(member, io.BytesIO(content))
     if damage == "cut":
         path.write_bytes(path.read_bytes()[: 3 * 1024])  # at the border of two pairs
     elif damage == "no end":

@@ -73,14 +73,16 @@ def show_tables(shown: Iterable[Table]) -> None:
 
 def progress(*columns: ProgressColumn) -> Progress:
     """A progress bar on stderr that leaves nothing behind in a pipe."""
+    console = notes()
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
         *columns,
         TimeRemainingColumn(),
-        console=notes(),
+        console=console,
         transient=True,
+        disable=not console.is_terminal,
     )
 
 
