@@ -30,6 +30,9 @@ class ServerSettings:
     max_pairs: int = 32  # of a batch request
     max_page_pairs: int = 200  # of a zip file or two folders on the page
     body_seconds: float = 30.0  # to send a request's body
+    slowest_bytes: int = 64 * 2**10  # a second, of an upload on the page, after that time
+    max_connections: int = 256
+    max_page_bytes: int = 2 * 2**30  # of all uploads and downloads of pages
     shutdown_seconds: float = 30.0  # to finish what was accepted
     api_key: str | None = None
     allowed_hosts: tuple[str, ...] = ()
