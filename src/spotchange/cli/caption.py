@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from spotchange.answering.batch import NamedPair
 
 BATCH_SIZE = 16
+MANIFEST = "Caption every line of this file: JSON with id, before_file_name and after_file_name, relative to the file."
 
 
 def caption(
@@ -27,7 +28,7 @@ def caption(
     model_option: ModelOptions = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole result as JSON.")] = False,
     heatmap: Annotated[Path | None, typer.Option(help="Write both pictures, with what changed marked, here.")] = None,
-    pairs: Annotated[Path | None, typer.Option(help="Caption every row of this manifest (JSON lines).")] = None,
+    pairs: Annotated[Path | None, typer.Option(help=MANIFEST)] = None,
     out: Annotated[Path | None, typer.Option(help="Write results of many pairs here, as JSON lines.")] = None,
     beam: Annotated[int, typer.Option(min=1, max=32, help="Sentences kept while searching.")] = 3,
     threshold: Annotated[float | None, typer.Option(min=0, max=1, help="Change score that counts as a change.")] = None,
