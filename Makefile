@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test lint format smoke clean
+.PHONY: setup demo test lint format fuzz smoke clean
 setup: $(STAMP)
 
 # torch comes first and pinned, so that nothing pulls in another build of it.
@@ -27,10 +27,16 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/hadolint Containerfile
 
 format: setup
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# SECONDS for all parsers together; what gets through is kept in fuzz/found.
+SECONDS ?= 60
+fuzz: setup
+	$(BIN)/python fuzz/run.py --seconds $(SECONDS)
 
 smoke: setup
 	PATH="$(CURDIR)/$(BIN):$$PATH" bash runs/smoke.sh

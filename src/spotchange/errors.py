@@ -24,6 +24,10 @@ class ImageError(InputError):
     """A picture cannot be read."""
 
 
+class ImageSizeError(ImageError):
+    """A picture is larger or longer than is accepted."""
+
+
 class DataError(InputError):
     """A data set row or annotation file is wrong."""
 

@@ -62,6 +62,8 @@ def export(
     Several models that were trained from one start (other seeds of a last stage) become the mean of their weights.
     """
     from spotchange.answering import model_folder
+    from spotchange.answering.calibration import CALIBRATION_FILE, FAMILIARITY_FILE
+    from spotchange.files import write_bytes
     from spotchange.models.weights.averaging import average
     from spotchange.models.weights.folder import check_replaceable, save_model
 
@@ -70,7 +72,8 @@ def export(
     check_replaceable(out, force=force)
     folders = [model_folder(name) for name in models]
     folder, loaded = folders[0], average(folders)
-    kept = ("recipe.yaml", "README.md", "calibration.json")
+    # The mean of several models has other features than each: it has to be calibrated itself.
+    kept = ("recipe.yaml", "README.md", *((CALIBRATION_FILE,) if len(folders) == 1 else ()))
     save_model(
         out,
         model=loaded.model,
@@ -82,6 +85,8 @@ def export(
         max_shard_bytes=shard_mib * 2**20,
         keep_text_encoder=keep_text_encoder,
     )
+    if len(folders) == 1 and (folder / FAMILIARITY_FILE).is_file():
+        write_bytes(out / FAMILIARITY_FILE, (folder / FAMILIARITY_FILE).read_bytes())
     size = sum(path.stat().st_size for path in out.iterdir())
     if as_json:
         print_json({"out": str(out), "bytes": size})

@@ -39,7 +39,7 @@ def evaluate(
     batch_size: Annotated[int, typer.Option(min=1, help="Pairs computed together.")] = 16,
     beam: Annotated[int, typer.Option(min=1, max=32, help="Sentences kept while searching.")] = 3,
     meteor: Annotated[bool, typer.Option("--meteor/--no-meteor", help="METEOR takes the longest by far.")] = True,
-    seed: Annotated[int, typer.Option(help="Seed of intervals and tests.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of intervals and tests.")] = 0,
 ) -> None:
     """Caption a split and measure: standard metrics, verdicts, facts, pointing; in total and by change type."""
     from spotchange.evaluation.predictions import SystemOutputs, outputs_of

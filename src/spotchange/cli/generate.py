@@ -15,6 +15,7 @@ from spotchange.config.scenes import SPLIT_SCENES, DatasetPlan, proportional_sce
 from spotchange.errors import InputError
 
 ALL = "all"
+MOST_SCENES = 10_000_000  # 140 times what the official set has
 COMPILING = "compiling the renderer, once on this machine; this takes a minute"
 
 
@@ -23,11 +24,13 @@ def generate(
     pairs: Annotated[
         int | None, typer.Option(help="Rows to write, two a scene. Without it: as many as the official split has.")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same scenes.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="The same seed gives the same scenes.")] = 0,
     split: Annotated[str, typer.Option(help="train, val, test, or all in the official proportions.")] = "train",
     size: Annotated[str, typer.Option(help="Width x height of the pictures in pixels.")] = "480x320",
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
-    start: Annotated[int, typer.Option(min=0, help="Number of the first scene, to share work over machines.")] = 0,
+    start: Annotated[
+        int, typer.Option(min=0, max=MOST_SCENES, help="Number of the first scene, to share work over machines.")
+    ] = 0,
     preset: Annotated[
         str,
         typer.Option(
@@ -140,6 +143,8 @@ def _scenes(split: str, pairs: int | None) -> dict[str, int]:
     """How many scenes each split gets."""
     if pairs is None:
         return dict(SPLIT_SCENES)
+    if pairs > 2 * MOST_SCENES:
+        raise InputError(f"--pairs may be {2 * MOST_SCENES:,} at most")
     if pairs < 2:
         raise InputError(f"--pairs must be at least 2, not {pairs}", hint="every scene gives two pairs")
     if pairs % 2:

@@ -18,11 +18,11 @@ def serve(
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes any free one.")] = 8000,
     model_option: ModelOptions = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
-    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads to use.")] = None,
+    threads: Annotated[int | None, typer.Option(min=1, max=1024, help="CPU threads to use.")] = None,
     batch_size: Annotated[int, typer.Option(min=1, max=256, help="Pairs computed together at most.")] = 16,
     window: Annotated[float, typer.Option(min=0, max=1000, help="Milliseconds to wait for more pairs.")] = 4.0,
     places: Annotated[int, typer.Option(min=1, help="Pairs accepted at a time; more are answered with 503.")] = 128,
-    max_megabytes: Annotated[int, typer.Option(min=1, help="Largest picture file.")] = 20,
+    max_megabytes: Annotated[int, typer.Option(min=1, max=1024, help="Largest picture file.")] = 20,
     max_megapixels: Annotated[int, typer.Option(min=1, max=100, help="Largest picture.")] = 40,
     max_pairs: Annotated[int, typer.Option(min=1, help="Most pairs of one batch request.")] = 32,
     api_key_file: Annotated[

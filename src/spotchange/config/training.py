@@ -127,7 +127,7 @@ class Recipe(Settings):
 
     name: str
     """What the run is called in logs and in the model card."""
-    seed: int = 42
+    seed: int = Field(default=42, ge=0, lt=2**63)
     """Of initial weights, data order, augmentation and dropout."""
     out: str | None = None
     """Folder for checkpoints and logs; `--out` wins; default: out/NAME."""

@@ -14,10 +14,10 @@ from fastapi import FastAPI
 from spotchange.reports.pair_view import view_styles
 from spotchange.serving.engine.queue import Batcher
 from spotchange.serving.page.answers import PageAnswers
+from spotchange.serving.page.sweeping import KEPT_SECONDS
 from spotchange.serving.settings import ServerSettings
 
 TITLE = "spotchange: what changed between two pictures?"
-KEPT_SECONDS = 600  # uploads and downloads of a page are deleted after this
 PAIRS_AT_A_TIME = 8  # of all pages together; the others wait their turn
 SYSTEM_FONTS = ("system-ui", "-apple-system", "Segoe UI", "Roboto", "Helvetica Neue", "sans-serif")
 MONO_FONTS = ("ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "monospace")

@@ -15,7 +15,7 @@ from typing import Any
 from spotchange.config.ablation import PREVIOUS, Ablation
 from spotchange.config.base import apply_override
 from spotchange.config.training import Recipe
-from spotchange.files import write_text
+from spotchange.files import load_json, write_text
 from spotchange.training.checkpoints import BEST, LAST, recover
 from spotchange.training.log import read_log
 from spotchange.training.stopping import StopRequest
@@ -39,7 +39,7 @@ class Job:
     def summary(self) -> dict[str, Any] | None:
         """Where the finished run ended; None if it is not finished."""
         path = self.out / SUMMARY
-        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+        return load_json(path.read_text(encoding="utf-8")) if path.is_file() else None
 
 
 @dataclass(kw_only=True)

@@ -17,9 +17,9 @@ from spotchange.errors import ConfigError
 from spotchange.everyday.kinds import SHARES
 from spotchange.everyday.library import read_library
 from spotchange.everyday.stream import EverydayStream
-from spotchange.files import only_one_process
 from spotchange.language.phrases import MAX_WORDS
 from spotchange.language.vocabulary import TOKENS
+from spotchange.locks import only_one_process
 from spotchange.models.vision.resnet import frozen_network
 from spotchange.pairs import PairBatch
 from spotchange.scenes.stream import SceneStream, as_dict

@@ -22,8 +22,8 @@ from spotchange.data.negatives.retrieval import NegativeWriter
 from spotchange.data.negatives.scenes import SceneNegatives
 from spotchange.data.negatives.table import stored_negatives
 from spotchange.errors import DataError
-from spotchange.files import only_one_process
 from spotchange.language.writer import captions_text, write_captions
+from spotchange.locks import only_one_process
 from spotchange.pairs import PairBatch, Row
 from spotchange.scenes.sampler import World
 from spotchange.scenes.stream import PLAIN_CHOICES, plainest, world_seed
