@@ -6,11 +6,12 @@ from typing import Any
 
 import cv2
 
+from spotchange.comparison.describe import describe
 from spotchange.comparison.options import ComparisonOptions
 from spotchange.comparison.picture import Picture, read_pictures
-from spotchange.comparison.result import Comparison, Finding
+from spotchange.comparison.result import Comparison
 from spotchange.comparison.sentences import summary_of
-from spotchange.comparison.verdict import Verdict, judge
+from spotchange.comparison.verdict import judge
 
 
 def compare(before: Any, after: Any, options: ComparisonOptions | None = None) -> Comparison:
@@ -30,7 +31,7 @@ def compare(before: Any, after: Any, options: ComparisonOptions | None = None) -
     ratio = verdict.diff_pixels / verdict.counted.size
     within = verdict.diff_pixels <= options.max_diff_pixels or ratio <= options.max_diff_ratio
     changed = first.size != second.size or not within
-    findings = _describe(first, second, verdict, options) if changed and options.describe else ()
+    findings = describe(first, second, verdict, options) if changed and options.describe else ()
     return Comparison(
         preset=options.preset,
         identical=verdict.identical and sizes["size_before"] == sizes["size_after"],
@@ -44,10 +45,6 @@ def compare(before: Any, after: Any, options: ComparisonOptions | None = None) -
         mask=verdict.counted,
         **sizes,
     )
-
-
-def _describe(before: Picture, after: Picture, verdict: Verdict, options: ComparisonOptions) -> tuple[Finding, ...]:
-    return ()
 
 
 def _profile_notes(before: Picture, after: Picture) -> tuple[str, ...]:

@@ -1,0 +1,92 @@
+"""What happened between two pictures of which the verdict says that they differ."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from spotchange.comparison.classify import classify
+from spotchange.comparison.gaps import Gap, describe_gap, exchanged
+from spotchange.comparison.grouping import joined_findings, ordered
+from spotchange.comparison.options import ComparisonOptions
+from spotchange.comparison.patches import patch_at
+from spotchange.comparison.picture import Picture
+from spotchange.comparison.regions import Frame, groups
+from spotchange.comparison.result import Finding
+from spotchange.comparison.rows import align
+from spotchange.comparison.verdict import Verdict
+from spotchange.comparison.whole import describe_size, describe_whole
+
+MOST_REGIONS = 200  # beyond this many separate places, listing them helps nobody
+
+
+@dataclass(frozen=True, eq=False)
+class Scene:
+    """Both pictures as a person sees them, the ignored rectangles made equal."""
+
+    before: npt.NDArray[np.uint8]
+    after: npt.NDArray[np.uint8]
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Width and height of before."""
+        return self.before.shape[1], self.before.shape[0]
+
+
+def describe(before: Picture, after: Picture, verdict: Verdict, options: ComparisonOptions) -> tuple[Finding, ...]:
+    """Findings, the most important first, none of them twice."""
+    scene = _scene(before, after, options)
+    whole = describe_whole(scene.before, scene.after, verdict)
+    if whole:
+        return tuple(whole)
+    findings = describe_size(scene.before, scene.after)
+    height, width = min(before.height, after.height), min(before.width, after.width)
+    frames = align(before.words(), after.words(), verdict.differing)
+    if frames is None:
+        frames = [Frame(0, width, 0, height, 0, height)]
+    local = _describe_frames(scene, frames, verdict, options)
+    return tuple(ordered([*findings, *joined_findings(local, scene.size)]))
+
+
+def _scene(before: Picture, after: Picture, options: ComparisonOptions) -> Scene:
+    first, second = before.rgb, after.rgb
+    if options.ignore:
+        first, second = first.copy(), second.copy()
+        for x, y, width, height in options.ignore:
+            for pixels in (first, second):
+                pixels[max(y, 0) : max(y + height, 0), max(x, 0) : max(x + width, 0)] = 128
+    return Scene(first, second)
+
+
+def _describe_frames(scene: Scene, frames: list[Frame], verdict: Verdict, options: ComparisonOptions) -> list[Finding]:
+    findings: list[Finding] = []
+    gaps: list[Gap] = []
+    for frame in frames:
+        if frame.before_rows != frame.after_rows:
+            gaps.append(Gap(frame, scene.before, scene.after))
+        else:
+            findings += _describe_frame(scene, frame, verdict)
+    swaps, gaps = exchanged(gaps, scene.size)
+    findings += swaps
+    for gap in gaps:
+        findings += describe_gap(gap, scene.size)
+    return findings
+
+
+def _describe_frame(scene: Scene, frame: Frame, verdict: Verdict) -> list[Finding]:
+    """Places that differ between rows that stand for each other."""
+    columns = slice(frame.left, frame.right)
+    if frame.offset == 0:
+        mask = verdict.differing[frame.before_top : frame.before_bottom, columns]
+    else:
+        one = scene.before[frame.before_top : frame.before_bottom, columns]
+        mask = (one != scene.after[frame.after_top : frame.after_bottom, columns]).any(axis=2)
+    boxes = groups(mask)
+    if frame.offset == 0 and verdict.diff_pixels < np.count_nonzero(verdict.differing):
+        counted = verdict.counted[frame.before_top : frame.before_bottom, columns]
+        boxes = [(x, y, w, h) for x, y, w, h in boxes if counted[y : y + h, x : x + w].any()]
+    boxes = sorted(boxes, key=lambda box: -box[2] * box[3])[:MOST_REGIONS]
+    places = [(x + frame.left, y + frame.before_top, width, height) for x, y, width, height in boxes]
+    return [classify(patch_at(scene.before, scene.after, box, frame.offset), scene.size) for box in places]

@@ -1,0 +1,201 @@
+"""Rows that only one picture has, or that stand for fewer or more rows of the other: inserted, removed, grown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from spotchange.comparison.classify import classify
+from spotchange.comparison.colours import most_common, pack, unpack
+from spotchange.comparison.options import Box
+from spotchange.comparison.patches import Patch
+from spotchange.comparison.places import count, place
+from spotchange.comparison.regions import Frame, around, bounds
+from spotchange.comparison.result import Finding
+from spotchange.comparison.rows import row_keys
+from spotchange.comparison.textlike import looks_like_text
+
+
+@dataclass(frozen=True, eq=False)
+class Gap:
+    """A frame with more rows on one side than on the other."""
+
+    frame: Frame
+    before: npt.NDArray[np.uint8]
+    after: npt.NDArray[np.uint8]
+
+    @cached_property
+    def words(self) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
+        """The rows of each side, one integer a pixel."""
+        frame = self.frame
+        columns = slice(frame.left, frame.right)
+        return (
+            pack(self.before[frame.before_top : frame.before_bottom, columns]),
+            pack(self.after[frame.after_top : frame.after_bottom, columns]),
+        )
+
+    @cached_property
+    def ground(self) -> int:
+        """The packed colour of the rows next to the gap."""
+        frame = self.frame
+        columns = slice(frame.left, frame.right)
+        near = [
+            picture[row, columns]
+            for picture, rows in (
+                (self.before, (frame.before_top - 1, frame.before_bottom)),
+                (self.after, (frame.after_top - 1, frame.after_bottom)),
+            )
+            for row in rows
+            if 0 <= row < len(picture)
+        ]
+        if not near:
+            return most_common(np.concatenate([words.ravel() for words in self.words]))[0]
+        return most_common(pack(np.concatenate(near)))[0]
+
+    def content(self, side: int) -> Box | None:
+        """What is not ground on one side, in the picture's own pixels."""
+        box = bounds(self.words[side] != self.ground)
+        if box is None:
+            return None
+        top = self.frame.before_top if side == 0 else self.frame.after_top
+        return box[0] + self.frame.left, box[1] + top, box[2], box[3]
+
+    @property
+    def growth(self) -> int:
+        """Rows that after has more."""
+        return self.frame.after_rows - self.frame.before_rows
+
+
+def describe_gap(gap: Gap, size: tuple[int, int]) -> list[Finding]:
+    """One finding: what was inserted, removed or grown, and how far the rest moved."""
+    old, new = gap.content(0), gap.content(1)
+    push = _push(gap)
+    if old is None and new is None:
+        return [_spacing(gap, size)]
+    if old is None and new is not None:
+        what = _thing(gap, 1)
+        sentence = f"{what} of {count(gap.growth)} height was inserted {place(new, size)}{push}"
+        return [
+            Finding(
+                kind="inserted", sentence=sentence, boxes_after=(new,), pixels=new[2] * new[3], shift=(0, gap.growth)
+            )
+        ]
+    if new is None and old is not None:
+        what = _thing(gap, 0)
+        sentence = f"{what} of {count(-gap.growth)} height was removed {place(old, size)}{push}"
+        return [
+            Finding(
+                kind="removed", sentence=sentence, boxes_before=(old,), pixels=old[2] * old[3], shift=(0, gap.growth)
+            )
+        ]
+    finding = classify(_padded(gap), size)
+    return [replace(finding, sentence=finding.sentence + push)]
+
+
+def _push(gap: Gap) -> str:
+    direction = "down" if gap.growth > 0 else "up"
+    return f"; everything below moved {direction} by {count(abs(gap.growth))}"
+
+
+def _spacing(gap: Gap, size: tuple[int, int]) -> Finding:
+    """Only ground was added or taken: what follows moved."""
+    frame = gap.frame
+    box = (frame.left, frame.before_bottom, frame.right - frame.left, max(1, size[1] - frame.before_bottom))
+    after = (frame.left, frame.after_bottom, frame.right - frame.left, max(1, size[1] - frame.after_bottom))
+    more = "more" if gap.growth > 0 else "less"
+    sentence = (
+        f"there {'are' if abs(gap.growth) > 1 else 'is'} {count(abs(gap.growth))} {more} space {place(box, size)}"
+    )
+    return Finding(
+        kind="moved",
+        sentence=sentence + _push(gap),
+        boxes_before=(box,),
+        boxes_after=(after,),
+        shift=(0, gap.growth),
+    )
+
+
+def _thing(gap: Gap, side: int) -> str:
+    ink = gap.words[side] != gap.ground
+    if looks_like_text(ink):
+        return "text"
+    share = most_common(gap.words[side][ink])[1]
+    return "a row" if share < 0.4 else "a block"
+
+
+def _padded(gap: Gap) -> Patch:
+    """Both sides on the same ground and of the same height, so that they can be compared from the top."""
+    rows, columns = max(gap.frame.before_rows, gap.frame.after_rows), gap.frame.right - gap.frame.left
+    rim = 1
+    cuts = []
+    for picture, top, count_rows in (
+        (gap.before, gap.frame.before_top, gap.frame.before_rows),
+        (gap.after, gap.frame.after_top, gap.frame.after_rows),
+    ):
+        canvas = np.empty((rows + 2 * rim, columns + 2 * rim, 3), np.uint8)
+        canvas[:] = unpack(gap.ground)
+        canvas[rim : rim + count_rows, rim : rim + columns] = picture[
+            top : top + count_rows, gap.frame.left : gap.frame.right
+        ]
+        cuts.append(canvas)
+    box = bounds((cuts[0] != cuts[1]).any(axis=2)) or (rim, rim, columns, rows)
+    x, y, width, height = box
+    left, top = gap.frame.left + x - rim, y - rim
+    window = (slice(y - rim, y + height + rim), slice(x - rim, x + width + rim))
+    return Patch(
+        box_before=(left, gap.frame.before_top + top, width, min(height, max(1, gap.frame.before_rows - top))),
+        box_after=(left, gap.frame.after_top + top, width, min(height, max(1, gap.frame.after_rows - top))),
+        before=cuts[0][window],
+        after=cuts[1][window],
+        rim=(rim, rim, width, height),
+    )
+
+
+def exchanged(gaps: Sequence[Gap], size: tuple[int, int]) -> tuple[list[Finding], list[Gap]]:
+    """Rows removed at one place and inserted at another moved; the findings, and the gaps that remain."""
+    left = list(gaps)
+    findings = []
+    for gap in gaps:
+        for other in gaps:
+            if gap not in left or other not in left or gap.growth >= 0 or other.growth <= 0:
+                continue
+            lost, won = gap.content(0), other.content(1)
+            if lost is None or won is None or abs(lost[3] - won[3]) > 0.2 * max(lost[3], won[3]) + 2:
+                continue
+            if _same_rows(gap, other) < 0.7:
+                continue
+            left = [each for each in left if each is not gap and each is not other]
+            findings.append(_exchange(lost, won, size))
+    return findings, left
+
+
+def _exchange(lost: Box, won: Box, size: tuple[int, int]) -> Finding:
+    between = abs(won[1] - lost[1])
+    union = around([lost, won])
+    if between <= 4 * lost[3] + 8:
+        sentence = f"two parts {place(union, size)} exchanged places"
+        return Finding(
+            kind="swapped", sentence=sentence, boxes_before=(union,), boxes_after=(union,), pixels=union[2] * union[3]
+        )
+    way = "down" if won[1] > lost[1] else "up"
+    return Finding(
+        kind="moved",
+        sentence=f"a part of {count(lost[3])} height {place(lost, size)} moved {way}",
+        boxes_before=(lost,),
+        boxes_after=(won,),
+        pixels=lost[2] * lost[3],
+        shift=(won[0] - lost[0], won[1] - lost[1]),
+    )
+
+
+def _same_rows(gap: Gap, other: Gap) -> float:
+    """The share of rows with content that were removed here and inserted there."""
+    if (gap.frame.left, gap.frame.right) != (other.frame.left, other.frame.right):
+        return 0.0
+    lost = row_keys(gap.words[0])[(gap.words[0] != gap.ground).any(axis=1)]
+    won = row_keys(other.words[1])[(other.words[1] != other.ground).any(axis=1)]
+    return float(np.isin(lost, won).mean()) if len(lost) else 0.0
