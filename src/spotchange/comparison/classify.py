@@ -12,18 +12,25 @@ from spotchange.comparison.places import distance, place
 from spotchange.comparison.regions import around, bounds, moved_by
 from spotchange.comparison.result import Finding
 from spotchange.comparison.textlike import looks_like_text
+from spotchange.comparison.wording import describe_text
 
 NEARLY_ALL = 0.93  # of the pixels an explanation must cover to be believed at once
 MOSTLY = 0.72
 LIKE = 0.55  # correlation of two shapes of different size that are the same thing
 
 
-def classify(patch: Patch, size: tuple[int, int]) -> Finding:
-    """The finding for one place of a picture of that size (width, height)."""
-    for explain in (_appeared_or_disappeared, _recoloured, _moved, _resized, _text):
+def classify(patch: Patch, size: tuple[int, int], *, lines: Patch | None = None) -> Finding:
+    """The finding for one place of a picture of that size (width, height).
+
+    `lines` is the cut widened to whole lines, where the place may be a part of a text.
+    """
+    for explain in (_appeared_or_disappeared, _recoloured, _moved):
         finding = explain(patch, size)
         if finding is not None:
             return finding
+    finding = describe_text(lines or patch, size) or _resized(patch, size) or _text(patch, size)
+    if finding is not None:
+        return finding
     return Finding(
         kind="replaced",
         sentence=f"the content {place(patch.box_before, size)} was replaced",
@@ -83,8 +90,8 @@ def _appeared_or_disappeared(patch: Patch, size: tuple[int, int]) -> Finding | N
 def _recoloured(patch: Patch, size: tuple[int, int]) -> Finding | None:
     certain, pairs = patch.colour_map()
     if certain < NEARLY_ALL:
-        slope, _, error = patch.linear_map()
-        if not (0.3 < slope < 3 and error < 3.0):
+        error, difference = patch.colour_error()
+        if patch.pixels < 24 or error > 0.12 * difference + 1.5:
             return None
     counted = sum(pixels for _, _, pixels in pairs)
     old, new, most = pairs[0]

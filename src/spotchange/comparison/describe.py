@@ -8,16 +8,17 @@ import numpy as np
 import numpy.typing as npt
 
 from spotchange.comparison.classify import classify
-from spotchange.comparison.gaps import Gap, describe_gap, exchanged
+from spotchange.comparison.gaps import ROUNDING, Gap, describe_gaps, in_view
 from spotchange.comparison.grouping import joined_findings, ordered
 from spotchange.comparison.options import ComparisonOptions
 from spotchange.comparison.patches import patch_at
 from spotchange.comparison.picture import Picture
-from spotchange.comparison.regions import Frame, groups
+from spotchange.comparison.regions import Frame, groups, lines_joined
 from spotchange.comparison.result import Finding
 from spotchange.comparison.rows import align
 from spotchange.comparison.verdict import Verdict
 from spotchange.comparison.whole import describe_size, describe_whole
+from spotchange.comparison.wording import whole_lines
 
 MOST_REGIONS = 200  # beyond this many separate places, listing them helps nobody
 
@@ -46,7 +47,9 @@ def describe(before: Picture, after: Picture, verdict: Verdict, options: Compari
     frames = align(before.words(), after.words(), verdict.differing)
     if frames is None:
         frames = [Frame(0, width, 0, height, 0, height)]
-    local = _describe_frames(scene, frames, verdict, options)
+    else:
+        frames = in_view(frames, before.height, after.height)
+    local = _describe_frames(scene, frames, verdict)
     return tuple(ordered([*findings, *joined_findings(local, scene.size)]))
 
 
@@ -60,22 +63,19 @@ def _scene(before: Picture, after: Picture, options: ComparisonOptions) -> Scene
     return Scene(first, second)
 
 
-def _describe_frames(scene: Scene, frames: list[Frame], verdict: Verdict, options: ComparisonOptions) -> list[Finding]:
+def _describe_frames(scene: Scene, frames: list[Frame], verdict: Verdict) -> list[Finding]:
     findings: list[Finding] = []
     gaps: list[Gap] = []
+    pushed = any(abs(frame.after_rows - frame.before_rows) > ROUNDING for frame in frames)
     for frame in frames:
         if frame.before_rows != frame.after_rows:
             gaps.append(Gap(frame, scene.before, scene.after))
         else:
-            findings += _describe_frame(scene, frame, verdict)
-    swaps, gaps = exchanged(gaps, scene.size)
-    findings += swaps
-    for gap in gaps:
-        findings += describe_gap(gap, scene.size)
-    return findings
+            findings += _describe_frame(scene, frame, verdict, pushed=pushed)
+    return [*findings, *describe_gaps(gaps, scene.size)]
 
 
-def _describe_frame(scene: Scene, frame: Frame, verdict: Verdict) -> list[Finding]:
+def _describe_frame(scene: Scene, frame: Frame, verdict: Verdict, *, pushed: bool) -> list[Finding]:
     """Places that differ between rows that stand for each other."""
     columns = slice(frame.left, frame.right)
     if frame.offset == 0:
@@ -87,6 +87,13 @@ def _describe_frame(scene: Scene, frame: Frame, verdict: Verdict) -> list[Findin
     if frame.offset == 0 and verdict.diff_pixels < np.count_nonzero(verdict.differing):
         counted = verdict.counted[frame.before_top : frame.before_bottom, columns]
         boxes = [(x, y, w, h) for x, y, w, h in boxes if counted[y : y + h, x : x + w].any()]
-    boxes = sorted(boxes, key=lambda box: -box[2] * box[3])[:MOST_REGIONS]
-    places = [(x + frame.left, y + frame.before_top, width, height) for x, y, width, height in boxes]
-    return [classify(patch_at(scene.before, scene.after, box, frame.offset), scene.size) for box in places]
+    boxes = sorted(lines_joined(boxes), key=lambda box: -box[2] * box[3])[:MOST_REGIONS]
+    findings = []
+    for x, y, width, height in boxes:
+        box = (x + frame.left, y + frame.before_top, width, height)
+        patch = patch_at(scene.before, scene.after, box, frame.offset)
+        if pushed and frame.offset and patch.slight:
+            continue  # what moved by a fraction of a pixel is painted again a little differently
+        lines = whole_lines(scene.before, scene.after, patch)
+        findings.append(classify(patch, scene.size, lines=lines))
+    return findings

@@ -20,6 +20,9 @@ from spotchange.comparison.rows import row_keys
 from spotchange.comparison.textlike import looks_like_text
 
 
+ROUNDING = 2  # rows: pages lie at fractions of a pixel, so parts of one push may differ by this
+
+
 @dataclass(frozen=True, eq=False)
 class Gap:
     """A frame with more rows on one side than on the other."""
@@ -39,12 +42,12 @@ class Gap:
         )
 
     @cached_property
-    def ground(self) -> int:
-        """The packed colour of the rows next to the gap."""
+    def ground(self) -> npt.NDArray[np.uint32]:
+        """The row next to the gap that hides most of it: (columns,) packed colours, as pages have panels side by side."""
         frame = self.frame
         columns = slice(frame.left, frame.right)
         near = [
-            picture[row, columns]
+            pack(picture[row, columns])
             for picture, rows in (
                 (self.before, (frame.before_top - 1, frame.before_bottom)),
                 (self.after, (frame.after_top - 1, frame.after_bottom)),
@@ -52,9 +55,9 @@ class Gap:
             for row in rows
             if 0 <= row < len(picture)
         ]
-        if not near:
-            return most_common(np.concatenate([words.ravel() for words in self.words]))[0]
-        return most_common(pack(np.concatenate(near)))[0]
+        flat = most_common(np.concatenate([words.ravel() for words in self.words]))[0]
+        near.append(np.full(frame.right - frame.left, flat, np.uint32))
+        return min(near, key=lambda row: sum(np.count_nonzero(words != row) for words in self.words))
 
     def content(self, side: int) -> Box | None:
         """What is not ground on one side, in the picture's own pixels."""
@@ -70,30 +73,66 @@ class Gap:
         return self.frame.after_rows - self.frame.before_rows
 
 
-def describe_gap(gap: Gap, size: tuple[int, int]) -> list[Finding]:
-    """One finding: what was inserted, removed or grown, and how far the rest moved."""
+def in_view(frames: Sequence[Frame], before_height: int, after_height: int) -> list[Frame]:
+    """Without the rows that left or entered the view at the bottom because those above moved: no change of their own."""
+    if before_height != after_height:
+        return list(frames)
+    kept = []
+    for frame in frames:
+        last = frame.before_bottom == before_height and frame.after_bottom == after_height
+        if last and frame.offset and (frame.after_rows - frame.before_rows) * frame.offset < 0:
+            rows = min(frame.before_rows, frame.after_rows)
+            frame = replace(frame, before_bottom=frame.before_top + rows, after_bottom=frame.after_top + rows)
+            if not rows:
+                continue
+        kept.append(frame)
+    return kept
+
+
+def describe_gaps(gaps: Sequence[Gap], size: tuple[int, int]) -> list[Finding]:
+    """One finding for each push: what caused it is said, what merely follows it is not."""
+    findings, left = exchanged(gaps, size)
+    pushes = [gap.growth for gap in left]
+    for growth in sorted(set(pushes), key=lambda each: -abs(each)):
+        same = [gap for gap in left if abs(gap.growth - growth) <= ROUNDING and gap.growth * growth > 0]
+        left = [gap for gap in left if gap not in same]
+        if not same or (abs(growth) <= ROUNDING and findings):
+            continue
+        causes = [gap for gap in same if (gap.content(0) is None) != (gap.content(1) is None)]
+        causes = causes or [gap for gap in same if gap.content(0) is not None] or same[:1]
+        if all(gap.content(0) is None and gap.content(1) is None for gap in causes) and -growth in pushes:
+            continue  # space that makes up for a push elsewhere
+        findings += [describe_gap(gap, size) for gap in _side_by_side(causes)]
+    return findings
+
+
+def _side_by_side(gaps: Sequence[Gap]) -> list[Gap]:
+    """The largest, and with it those of other columns at its height."""
+    first = max(gaps, key=lambda gap: gap.frame.right - gap.frame.left)
+    reach = abs(first.growth) + 12
+    return [gap for gap in gaps if gap is first or abs(gap.frame.after_top - first.frame.after_top) <= reach]
+
+
+def describe_gap(gap: Gap, size: tuple[int, int]) -> Finding:
+    """What was inserted, removed or grown, and how far the rest moved."""
     old, new = gap.content(0), gap.content(1)
     push = _push(gap)
     if old is None and new is None:
-        return [_spacing(gap, size)]
+        return _spacing(gap, size)
     if old is None and new is not None:
         what = _thing(gap, 1)
         sentence = f"{what} of {count(gap.growth)} height was inserted {place(new, size)}{push}"
-        return [
-            Finding(
-                kind="inserted", sentence=sentence, boxes_after=(new,), pixels=new[2] * new[3], shift=(0, gap.growth)
-            )
-        ]
+        return Finding(
+            kind="inserted", sentence=sentence, boxes_after=(new,), pixels=new[2] * new[3], shift=(0, gap.growth)
+        )
     if new is None and old is not None:
         what = _thing(gap, 0)
         sentence = f"{what} of {count(-gap.growth)} height was removed {place(old, size)}{push}"
-        return [
-            Finding(
-                kind="removed", sentence=sentence, boxes_before=(old,), pixels=old[2] * old[3], shift=(0, gap.growth)
-            )
-        ]
+        return Finding(
+            kind="removed", sentence=sentence, boxes_before=(old,), pixels=old[2] * old[3], shift=(0, gap.growth)
+        )
     finding = classify(_padded(gap), size)
-    return [replace(finding, sentence=finding.sentence + push)]
+    return replace(finding, sentence=finding.sentence + push)
 
 
 def _push(gap: Gap) -> str:
@@ -131,13 +170,14 @@ def _padded(gap: Gap) -> Patch:
     """Both sides on the same ground and of the same height, so that they can be compared from the top."""
     rows, columns = max(gap.frame.before_rows, gap.frame.after_rows), gap.frame.right - gap.frame.left
     rim = 1
+    ground = most_common(gap.ground)[0]
     cuts = []
     for picture, top, count_rows in (
         (gap.before, gap.frame.before_top, gap.frame.before_rows),
         (gap.after, gap.frame.after_top, gap.frame.after_rows),
     ):
         canvas = np.empty((rows + 2 * rim, columns + 2 * rim, 3), np.uint8)
-        canvas[:] = unpack(gap.ground)
+        canvas[:] = unpack(ground)
         canvas[rim : rim + count_rows, rim : rim + columns] = picture[
             top : top + count_rows, gap.frame.left : gap.frame.right
         ]

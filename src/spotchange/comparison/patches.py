@@ -59,6 +59,13 @@ class Patch:
             return np.ones(self.mask.shape, bool), np.ones(self.mask.shape, bool)
         return self.words[0] != self.ground, self.words[1] != self.ground
 
+    @cached_property
+    def slight(self) -> bool:
+        """Whether the difference is one of smoothing: thin, or hardly visible."""
+        levels = np.abs(self.before.astype(np.int16) - self.after.astype(np.int16)).max(axis=2)
+        thin = not cv2.erode(self.mask.view(np.uint8), np.ones((3, 3), np.uint8)).any()
+        return bool(levels.max(initial=0) <= 24 or (thin and self.pixels <= 40))
+
     def colour_map(self) -> tuple[float, list[tuple[int, int, int]]]:
         """How far one colour always becomes one other, both ways, and the pairs (old, new, pixels), most first."""
         step = max(1, self.pixels // SAMPLED)
@@ -67,21 +74,23 @@ class Patch:
         back, _ = _determined(new, old)
         return min(forth, back), pairs
 
-    def linear_map(self) -> tuple[float, float, float]:
-        """Slope and offset of the best line from old to new levels, and the error it leaves (levels)."""
+    def colour_error(self) -> tuple[float, float]:
+        """Levels that the best affine map of colours leaves unexplained, and the mean difference it should explain.
+
+        Smoothed letters, shades and photos in another colour follow such a map; other shapes do not.
+        """
         step = max(1, self.pixels // SAMPLED)
-        old = self.before[self.mask][::step].astype(np.float64).ravel()
-        new = self.after[self.mask][::step].astype(np.float64).ravel()
-        if len(old) < 30 or old.std() < 4:
-            return 1.0, 0.0, 255.0
-        slope, offset = np.polyfit(old, new, 1)
-        return float(slope), float(offset), float(np.abs(slope * old + offset - new).mean())
+        old = self.before[self.mask][::step].astype(np.float64)
+        new = self.after[self.mask][::step].astype(np.float64)
+        inputs = np.column_stack([old, np.ones(len(old))])
+        coefficients, *_ = np.linalg.lstsq(inputs, new, rcond=None)
+        return float(np.abs(inputs @ coefficients - new).mean()), float(np.abs(new - old).mean())
 
     def ink_box(self, side: int) -> Box | None:
         """The rectangle of changed ink in one cut (0 before, 1 after), in the cut's own pixels."""
         return bounds(self.inks[side] & self.mask)
 
-    def shift_candidates(self, count: int = 4) -> list[tuple[int, int]]:
+    def shift_candidates(self, count: int = 8) -> list[tuple[int, int]]:
         """Displacements (right, down) at which the changed edges of before and after agree best."""
         edges = [_edges(words) & _grown(self.mask) for words in self.words]
         if min(np.count_nonzero(each) for each in edges) < 6:
@@ -107,7 +116,7 @@ class Patch:
         return found
 
     def shifted_alike(self, right: int, down: int) -> tuple[Mask, Mask]:
-        """Changed pixels of before found again in after at the displacement, and those of after that came from there."""
+        """Changed pixels of before found again in after at the displacement, and those of after they became."""
         height, width = self.mask.shape
         old, new = self.words
         rows_old, columns_old = _overlapping(height, down), _overlapping(width, right)

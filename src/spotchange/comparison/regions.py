@@ -72,6 +72,22 @@ def groups(mask: Mask, *, across: int = GAP_ACROSS, down: int = GAP_DOWN) -> lis
     return joined(boxes)
 
 
+def lines_joined(boxes: Iterable[Box], *, across: int = 90, tallest: int = 44) -> list[Box]:
+    """Rectangles of one line of text, side by side at the same height, are made one."""
+    left = sorted(boxes, key=lambda box: box[0])
+    done: list[Box] = []
+    for box in left:
+        for number, other in enumerate(done):
+            common = min(box[1] + box[3], other[1] + other[3]) - max(box[1], other[1])
+            level = common >= 0.6 * max(box[3], other[3])
+            if level and max(box[3], other[3]) <= tallest and box[0] - other[0] - other[2] <= across:
+                done[number] = around([box, other])
+                break
+        else:
+            done.append(box)
+    return done
+
+
 def joined(boxes: Iterable[Box]) -> list[Box]:
     """Rectangles that overlap are made one, until none do."""
     left = sorted(boxes, key=lambda box: -box[2] * box[3])

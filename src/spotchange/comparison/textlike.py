@@ -80,16 +80,13 @@ def words_of(pixels: npt.NDArray[np.uint32], ink: Mask) -> list[Word]:
     return found
 
 
-def changed_words(before: Sequence[Word], after: Sequence[Word]) -> tuple[list[Word], list[Word]] | None:
-    """The words that are not the same on both sides, the rest of the text keeping its order; None if few agree."""
+def changed_words(before: Sequence[Word], after: Sequence[Word]) -> tuple[list[Word], list[Word]]:
+    """The words that are not the same on both sides, the rest of the text keeping its order."""
     matcher = SequenceMatcher(None, [word.key for word in before], [word.key for word in after], autojunk=False)
     old: list[Word] = []
     new: list[Word] = []
-    equal = 0
     for tag, before_start, before_end, after_start, after_end in matcher.get_opcodes():
-        if tag == "equal":
-            equal += before_end - before_start
-        else:
+        if tag != "equal":
             old += before[before_start:before_end]
             new += after[after_start:after_end]
-    return (old, new) if equal and equal >= 0.3 * max(len(before), len(after)) else None
+    return old, new
