@@ -19,18 +19,23 @@ MOSTLY = 0.72
 LIKE = 0.55  # correlation of two shapes of different size that are the same thing
 
 
-def classify(patch: Patch, size: tuple[int, int], *, lines: Patch | None = None) -> Finding:
-    """The finding for one place of a picture of that size (width, height).
+def classify(patch: Patch, size: tuple[int, int]) -> Finding:
+    """The finding for one place of a picture of that size (width, height)."""
+    return certain(patch, size) or likely(patch, size) or replaced(patch, size)
 
-    `lines` is the cut widened to whole lines, where the place may be a part of a text.
-    """
-    for explain in (_appeared_or_disappeared, _recoloured, _moved):
-        finding = explain(patch, size)
-        if finding is not None:
-            return finding
-    finding = describe_text(lines or patch, size) or _resized(patch, size) or _text(patch, size)
-    if finding is not None:
-        return finding
+
+def certain(patch: Patch, size: tuple[int, int]) -> Finding | None:
+    """An explanation that accounts for nearly all pixels."""
+    return _appeared_or_disappeared(patch, size) or _recoloured(patch, size) or _moved(patch, size)
+
+
+def likely(patch: Patch, size: tuple[int, int]) -> Finding | None:
+    """An explanation by the look of both sides."""
+    return describe_text(patch, size) or _resized(patch, size) or _text(patch, size)
+
+
+def replaced(patch: Patch, size: tuple[int, int]) -> Finding:
+    """What is said where nothing explains the difference."""
     return Finding(
         kind="replaced",
         sentence=f"the content {place(patch.box_before, size)} was replaced",

@@ -7,18 +7,19 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from spotchange.comparison.classify import classify
+from spotchange.comparison.across import describe_across
+from spotchange.comparison.classify import certain, likely, replaced
 from spotchange.comparison.gaps import ROUNDING, Gap, describe_gaps, in_view
 from spotchange.comparison.grouping import joined_findings, ordered
 from spotchange.comparison.options import ComparisonOptions
-from spotchange.comparison.patches import patch_at
+from spotchange.comparison.patches import Patch, patch_at
 from spotchange.comparison.picture import Picture
 from spotchange.comparison.regions import Frame, groups, lines_joined
 from spotchange.comparison.result import Finding
 from spotchange.comparison.rows import align
 from spotchange.comparison.verdict import Verdict
 from spotchange.comparison.whole import describe_size, describe_whole
-from spotchange.comparison.wording import whole_lines
+from spotchange.comparison.wording import describe_text, whole_lines
 
 MOST_REGIONS = 200  # beyond this many separate places, listing them helps nobody
 
@@ -45,10 +46,8 @@ def describe(before: Picture, after: Picture, verdict: Verdict, options: Compari
     findings = describe_size(scene.before, scene.after)
     height, width = min(before.height, after.height), min(before.width, after.width)
     frames = align(before.words(), after.words(), verdict.differing)
-    if frames is None:
-        frames = [Frame(0, width, 0, height, 0, height)]
-    else:
-        frames = in_view(frames, before.height, after.height)
+    still = [Frame(0, width, 0, height, 0, height)]
+    frames = still if frames is None else in_view(frames, before.height, after.height)
     local = _describe_frames(scene, frames, verdict)
     return tuple(ordered([*findings, *joined_findings(local, scene.size)]))
 
@@ -94,6 +93,13 @@ def _describe_frame(scene: Scene, frame: Frame, verdict: Verdict, *, pushed: boo
         patch = patch_at(scene.before, scene.after, box, frame.offset)
         if pushed and frame.offset and patch.slight:
             continue  # what moved by a fraction of a pixel is painted again a little differently
-        lines = whole_lines(scene.before, scene.after, patch)
-        findings.append(classify(patch, scene.size, lines=lines))
+        findings += _describe_patch(scene, patch)
     return findings
+
+
+def _describe_patch(scene: Scene, patch: Patch) -> list[Finding]:
+    size = scene.size
+    finding = certain(patch, size) or describe_text(whole_lines(scene.before, scene.after, patch), size)
+    if finding is not None:
+        return [finding]
+    return describe_across(scene.before, scene.after, patch, size) or [likely(patch, size) or replaced(patch, size)]

@@ -13,13 +13,13 @@ from spotchange.comparison.classify import classify
 from spotchange.comparison.colours import most_common, pack, unpack
 from spotchange.comparison.options import Box
 from spotchange.comparison.patches import Patch
-from spotchange.comparison.places import count, place
+from spotchange.comparison.places import count, distance, place
 from spotchange.comparison.regions import Frame, around, bounds
 from spotchange.comparison.result import Finding
 from spotchange.comparison.rows import row_keys
 from spotchange.comparison.textlike import looks_like_text
 
-
+REMAINS = 0.15  # of the rows: what one side shows of fewer rows is an edge of what the other has
 ROUNDING = 2  # rows: pages lie at fractions of a pixel, so parts of one push may differ by this
 
 
@@ -30,6 +30,12 @@ class Gap:
     frame: Frame
     before: npt.NDArray[np.uint8]
     after: npt.NDArray[np.uint8]
+    across: bool = False
+    """The pictures are given with rows and columns exchanged, so that rows here are columns there."""
+
+    def outward(self, box: Box) -> Box:
+        """A rectangle as one of the upright picture."""
+        return (box[1], box[0], box[3], box[2]) if self.across else box
 
     @cached_property
     def words(self) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
@@ -43,7 +49,7 @@ class Gap:
 
     @cached_property
     def ground(self) -> npt.NDArray[np.uint32]:
-        """The row next to the gap that hides most of it: (columns,) packed colours, as pages have panels side by side."""
+        """The row next to the gap that hides most of it, (columns,) packed: pages have panels side by side."""
         frame = self.frame
         columns = slice(frame.left, frame.right)
         near = [
@@ -55,17 +61,28 @@ class Gap:
             for row in rows
             if 0 <= row < len(picture)
         ]
-        flat = most_common(np.concatenate([words.ravel() for words in self.words]))[0]
-        near.append(np.full(frame.right - frame.left, flat, np.uint32))
+        if not near:
+            flat = most_common(np.concatenate([words.ravel() for words in self.words]))[0]
+            return np.full(frame.right - frame.left, flat, np.uint32)
         return min(near, key=lambda row: sum(np.count_nonzero(words != row) for words in self.words))
 
     def content(self, side: int) -> Box | None:
         """What is not ground on one side, in the picture's own pixels."""
         box = bounds(self.words[side] != self.ground)
-        if box is None:
+        if box is None or box[3] <= REMAINS * max(self.frame.before_rows, self.frame.after_rows):
             return None
         top = self.frame.before_top if side == 0 else self.frame.after_top
         return box[0] + self.frame.left, box[1] + top, box[2], box[3]
+
+    def differing(self, side: int) -> Box:
+        """The rows with content on one side, as far as the other picture differs there."""
+        content = self.content(side)
+        assert content is not None
+        rows = min(content[1] + content[3], len(self.before), len(self.after)) - content[1]
+        columns = slice(self.frame.left, self.frame.right)
+        one, other = (picture[content[1] : content[1] + max(rows, 0), columns] for picture in (self.before, self.after))
+        box = bounds((one != other).any(axis=2)) if rows > 0 else None
+        return (box[0] + self.frame.left, box[1] + content[1], box[2], box[3]) if box else content
 
     @property
     def growth(self) -> int:
@@ -74,7 +91,7 @@ class Gap:
 
 
 def in_view(frames: Sequence[Frame], before_height: int, after_height: int) -> list[Frame]:
-    """Without the rows that left or entered the view at the bottom because those above moved: no change of their own."""
+    """Without rows that left or entered the view at the bottom because those above moved: no change of their own."""
     if before_height != after_height:
         return list(frames)
     kept = []
@@ -98,7 +115,9 @@ def describe_gaps(gaps: Sequence[Gap], size: tuple[int, int]) -> list[Finding]:
         left = [gap for gap in left if gap not in same]
         if not same or (abs(growth) <= ROUNDING and findings):
             continue
-        causes = [gap for gap in same if (gap.content(0) is None) != (gap.content(1) is None)]
+        causes = [
+            gap for gap in same if gap.content(int(growth < 0)) is None and gap.content(int(growth > 0)) is not None
+        ]
         causes = causes or [gap for gap in same if gap.content(0) is not None] or same[:1]
         if all(gap.content(0) is None and gap.content(1) is None for gap in causes) and -growth in pushes:
             continue  # space that makes up for a push elsewhere
@@ -116,45 +135,49 @@ def _side_by_side(gaps: Sequence[Gap]) -> list[Gap]:
 def describe_gap(gap: Gap, size: tuple[int, int]) -> Finding:
     """What was inserted, removed or grown, and how far the rest moved."""
     old, new = gap.content(0), gap.content(1)
-    push = _push(gap)
     if old is None and new is None:
         return _spacing(gap, size)
-    if old is None and new is not None:
-        what = _thing(gap, 1)
-        sentence = f"{what} of {count(gap.growth)} height was inserted {place(new, size)}{push}"
+    side = int(gap.growth > 0)
+    if (old if side else new) is None:
+        box = gap.outward(gap.differing(side))
+        kind, extent = "inserted" if side else "removed", "width" if gap.across else "height"
         return Finding(
-            kind="inserted", sentence=sentence, boxes_after=(new,), pixels=new[2] * new[3], shift=(0, gap.growth)
-        )
-    if new is None and old is not None:
-        what = _thing(gap, 0)
-        sentence = f"{what} of {count(-gap.growth)} height was removed {place(old, size)}{push}"
-        return Finding(
-            kind="removed", sentence=sentence, boxes_before=(old,), pixels=old[2] * old[3], shift=(0, gap.growth)
+            kind=kind,
+            sentence=f"{_thing(gap, side)} of {count(abs(gap.growth))} {extent} was {kind} {place(box, size)}{_push(gap)}",
+            boxes_before=() if side else (box,),
+            boxes_after=(box,) if side else (),
+            pixels=box[2] * box[3],
+            shift=_shift(gap),
         )
     finding = classify(_padded(gap), size)
-    return replace(finding, sentence=finding.sentence + push)
+    return replace(finding, sentence=finding.sentence + _push(gap))
+
+
+def _shift(gap: Gap) -> tuple[int, int]:
+    return (gap.growth, 0) if gap.across else (0, gap.growth)
 
 
 def _push(gap: Gap) -> str:
-    direction = "down" if gap.growth > 0 else "up"
-    return f"; everything below moved {direction} by {count(abs(gap.growth))}"
+    where = "to the right" if gap.across else "below"
+    return f"; everything {where} moved {distance(*_shift(gap))}"
 
 
 def _spacing(gap: Gap, size: tuple[int, int]) -> Finding:
     """Only ground was added or taken: what follows moved."""
     frame = gap.frame
-    box = (frame.left, frame.before_bottom, frame.right - frame.left, max(1, size[1] - frame.before_bottom))
-    after = (frame.left, frame.after_bottom, frame.right - frame.left, max(1, size[1] - frame.after_bottom))
-    more = "more" if gap.growth > 0 else "less"
-    sentence = (
-        f"there {'are' if abs(gap.growth) > 1 else 'is'} {count(abs(gap.growth))} {more} space {place(box, size)}"
+    end = size[0] if gap.across else size[1]
+    box = (frame.left, frame.before_bottom, frame.right - frame.left, max(1, end - frame.before_bottom))
+    after = (frame.left, frame.after_bottom, frame.right - frame.left, max(1, end - frame.after_bottom))
+    where = place(
+        gap.outward((frame.left, frame.before_top, frame.right - frame.left, max(1, frame.before_rows))), size
     )
+    more = "more" if gap.growth > 0 else "less"
     return Finding(
         kind="moved",
-        sentence=sentence + _push(gap),
-        boxes_before=(box,),
-        boxes_after=(after,),
-        shift=(0, gap.growth),
+        sentence=f"there is {count(abs(gap.growth))} {more} space {where}{_push(gap)}",
+        boxes_before=(gap.outward(box),),
+        boxes_after=(gap.outward(after),),
+        shift=_shift(gap),
     )
 
 
@@ -186,12 +209,17 @@ def _padded(gap: Gap) -> Patch:
     x, y, width, height = box
     left, top = gap.frame.left + x - rim, y - rim
     window = (slice(y - rim, y + height + rim), slice(x - rim, x + width + rim))
+    before, after = (cut[window].transpose(1, 0, 2) if gap.across else cut[window] for cut in cuts)
     return Patch(
-        box_before=(left, gap.frame.before_top + top, width, min(height, max(1, gap.frame.before_rows - top))),
-        box_after=(left, gap.frame.after_top + top, width, min(height, max(1, gap.frame.after_rows - top))),
-        before=cuts[0][window],
-        after=cuts[1][window],
-        rim=(rim, rim, width, height),
+        box_before=gap.outward(
+            (left, gap.frame.before_top + top, width, min(height, max(1, gap.frame.before_rows - top)))
+        ),
+        box_after=gap.outward(
+            (left, gap.frame.after_top + top, width, min(height, max(1, gap.frame.after_rows - top)))
+        ),
+        before=before,
+        after=after,
+        rim=gap.outward((rim, rim, width, height)),
     )
 
 
@@ -209,26 +237,25 @@ def exchanged(gaps: Sequence[Gap], size: tuple[int, int]) -> tuple[list[Finding]
             if _same_rows(gap, other) < 0.7:
                 continue
             left = [each for each in left if each is not gap and each is not other]
-            findings.append(_exchange(lost, won, size))
+            findings.append(_exchange(gap.outward(lost), gap.outward(won), size))
     return findings, left
 
 
 def _exchange(lost: Box, won: Box, size: tuple[int, int]) -> Finding:
-    between = abs(won[1] - lost[1])
+    right, down = won[0] - lost[0], won[1] - lost[1]
     union = around([lost, won])
-    if between <= 4 * lost[3] + 8:
+    if abs(right) <= 4 * lost[2] + 8 and abs(down) <= 4 * lost[3] + 8:
         sentence = f"two parts {place(union, size)} exchanged places"
         return Finding(
             kind="swapped", sentence=sentence, boxes_before=(union,), boxes_after=(union,), pixels=union[2] * union[3]
         )
-    way = "down" if won[1] > lost[1] else "up"
     return Finding(
         kind="moved",
-        sentence=f"a part of {count(lost[3])} height {place(lost, size)} moved {way}",
+        sentence=f"a part of {lost[2]}x{lost[3]} pixels {place(lost, size)} moved {distance(right, down)}",
         boxes_before=(lost,),
         boxes_after=(won,),
         pixels=lost[2] * lost[3],
-        shift=(won[0] - lost[0], won[1] - lost[1]),
+        shift=(right, down),
     )
 
 

@@ -90,8 +90,24 @@ def matching_blocks(one: npt.NDArray[np.uint64], other: npt.NDArray[np.uint64]) 
     tail = int(different[0]) if len(different) else shorter - head
     inner_one, inner_other = one[head : len(one) - tail], other[head : len(other) - tail]
     blocks = [(before + head, after + head, rows) for before, after, rows in _inner_blocks(inner_one, inner_other)]
+    if blocks and _offset(blocks[-1]) != len(other) - len(one) and not _has_single(one[len(one) - tail :], one):
+        # Empty rows at the foot of a view say nothing once what is above them has moved: the last block runs on.
+        before, after, rows = blocks[-1]
+        while before + rows < len(one) and after + rows < len(other) and one[before + rows] == other[after + rows]:
+            rows += 1
+        blocks[-1], tail = (before, after, rows), 0
     ends = [(0, 0, head), *blocks, (len(one) - tail, len(other) - tail, tail)]
-    return _without_specks([block for block in ends if block[2]], len(one), len(other))
+    return _without_specks([block for block in ends if block[2]])
+
+
+def _offset(block: Block) -> int:
+    return block[1] - block[0]
+
+
+def _has_single(part: npt.NDArray[np.uint64], whole: npt.NDArray[np.uint64]) -> bool:
+    """Whether a part holds a row that the whole holds once."""
+    values, counts = np.unique(whole, return_counts=True)
+    return bool(np.isin(part, values[counts == 1]).any())
 
 
 def _inner_blocks(one: npt.NDArray[np.uint64], other: npt.NDArray[np.uint64]) -> list[Block]:
@@ -157,7 +173,7 @@ def _longest_chain(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     return chain[::-1]
 
 
-def _without_specks(blocks: list[Block], before_rows: int, after_rows: int) -> list[Block]:
+def _without_specks(blocks: list[Block]) -> list[Block]:
     """Single rows that match by chance, moved against both neighbours, are no evidence of anything moving."""
     kept: list[Block] = []
     for number, (before, after, rows) in enumerate(blocks):

@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 
+import cv2
 import numpy as np
 import numpy.typing as npt
 
+from spotchange.comparison.colours import Colour
 from spotchange.comparison.options import Box
 from spotchange.comparison.regions import bounds
 from spotchange.comparison.result import Mask
 
 LARGEST_STROKE = 11.0  # pixels; longer runs of ink are shapes, not letters
 TALLEST_LINE = 90
+SAME_WORD = 0.27  # of the ink; fractions of a pixel stay below, another letter does not
 WORD_GAP = 0.22  # of the line's height: what parts two words
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Word:
-    """A word as a shape: where it is and a number equal for equal shapes."""
+    """A word as a shape: where it is, how much ink each of its pixels has, and a number equal for equal shapes."""
 
     box: Box
+    coverage: npt.NDArray[np.float32]  # (height, width) in [0, 1]
     key: int
     line: int
 
@@ -62,8 +66,9 @@ def text_lines(ink: Mask) -> list[tuple[int, int]]:
     return lines
 
 
-def words_of(pixels: npt.NDArray[np.uint32], ink: Mask) -> list[Word]:
-    """The words of a cut in reading order."""
+def words_of(pixels: npt.NDArray[np.uint8], ink: Mask, ground: Colour) -> list[Word]:
+    """The words of a cut (height, width, 3) in reading order."""
+    strength = np.abs(pixels.astype(np.float32) - np.array(ground, np.float32)).sum(axis=2)
     found = []
     for number, (top, bottom) in enumerate(text_lines(ink)):
         columns = np.flatnonzero(ink[top:bottom].any(axis=0))
@@ -73,20 +78,51 @@ def words_of(pixels: npt.NDArray[np.uint32], ink: Mask) -> list[Word]:
         rights = [*(int(columns[n]) + 1 for n in breaks), int(columns[-1]) + 1]
         for left, right in zip(lefts, rights, strict=True):
             inner = ink[top:bottom, left:right].any(axis=1)
-            first, last = int(inner.argmax()), len(inner) - int(inner[::-1].argmax())
-            shape = pixels[top + first : top + last, left:right]
-            box = (left, top + first, right - left, last - first)
-            found.append(Word(box, hash((shape.shape, shape.tobytes())), number))
+            first, last = top + int(inner.argmax()), bottom - int(inner[::-1].argmax())
+            shape = strength[first:last, left:right]
+            key = hash((shape.shape, pixels[first:last, left:right].tobytes()))
+            found.append(Word((left, first, right - left, last - first), shape / max(1.0, shape.max()), key, number))
     return found
 
 
 def changed_words(before: Sequence[Word], after: Sequence[Word]) -> tuple[list[Word], list[Word]]:
     """The words that are not the same on both sides, the rest of the text keeping its order."""
-    matcher = SequenceMatcher(None, [word.key for word in before], [word.key for word in after], autojunk=False)
+    keys = _common_keys(before, after)
+    matcher = SequenceMatcher(None, [word.key for word in before], keys, autojunk=False)
     old: list[Word] = []
     new: list[Word] = []
     for tag, before_start, before_end, after_start, after_end in matcher.get_opcodes():
         if tag != "equal":
             old += before[before_start:before_end]
-            new += after[after_start:after_end]
+            new += [replace(word, key=key) for word, key in zip(after, keys, strict=True)][after_start:after_end]
     return old, new
+
+
+def _common_keys(before: Sequence[Word], after: Sequence[Word]) -> list[int]:
+    """Keys of the words of after, where one is painted at another fraction of a pixel that of the word in before."""
+    known = {word.key for word in before}
+    keys = []
+    for word in after:
+        twin = None
+        if word.key not in known:
+            twin = next((other for other in before if same_word(other, word)), None)
+        keys.append(word.key if twin is None else twin.key)
+    return keys
+
+
+def same_word(one: Word, other: Word) -> bool:
+    """Whether two words are the same letters at different fractions of a pixel: no place of them differs much."""
+    (height, width), (other_height, other_width) = one.coverage.shape, other.coverage.shape
+    if abs(height - other_height) > 1 or abs(width - other_width) > 2:
+        return False
+    rows, columns = max(height, other_height) + 2, max(width, other_width) + 2
+    first = np.zeros((rows, columns), np.float32)
+    first[1 : 1 + height, 1 : 1 + width] = one.coverage
+    first = cv2.blur(first, (3, 3))
+    least = 1.0
+    for down in range(rows - other_height + 1):
+        for right in range(columns - other_width + 1):
+            second = np.zeros((rows, columns), np.float32)
+            second[down : down + other_height, right : right + other_width] = other.coverage
+            least = min(least, float(np.abs(cv2.blur(second, (3, 3)) - first).max()))
+    return least <= SAME_WORD

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import cv2
 import numpy as np
 import numpy.typing as npt
 
+from spotchange.comparison.colours import unpack
 from spotchange.comparison.options import Box
 from spotchange.comparison.patches import Patch, patch_at
 from spotchange.comparison.places import distance, place
-from spotchange.comparison.regions import around
+from spotchange.comparison.regions import around, moved_by
 from spotchange.comparison.result import Finding
 from spotchange.comparison.textlike import Word, changed_words, looks_like_text, words_of
 
@@ -71,11 +72,12 @@ def whole_lines(before: npt.NDArray[np.uint8], after: npt.NDArray[np.uint8], pat
 
 
 def _lines(patch: Patch) -> Lines | None:
+    assert patch.ground is not None
     sides = []
     for side, box in ((0, patch.box_before), (1, patch.box_after)):
-        words = words_of(patch.words[side], patch.inks[side])
+        words = words_of((patch.before, patch.after)[side], patch.inks[side], unpack(patch.ground))
         right, down = box[0] - patch.rim[0], box[1] - patch.rim[1]
-        sides.append([Word((w.box[0] + right, w.box[1] + down, w.box[2], w.box[3]), w.key, w.line) for w in words])
+        sides.append([replace(word, box=moved_by(word.box, right, down)) for word in words])
     before, after = sides
     if not before or not after:
         return None
@@ -114,7 +116,7 @@ def _changed(patch: Patch, lines: Lines, size: tuple[int, int]) -> Finding:
         for side, (changed, words) in enumerate(((lines.old, lines.before), (lines.new, lines.after)))
     ]
     where = place(patch.box_before, size)
-    style = _same_in_another_style(patch, lines.old, lines.new)
+    style = _same_in_another_style(lines.old, lines.new)
     if style is not None:
         kind, how = style
         sentence = f"the text {where} became {how}"
@@ -161,13 +163,13 @@ def _with_tail(
     )
 
 
-def _same_in_another_style(patch: Patch, old: Sequence[Word], new: Sequence[Word]) -> tuple[str, str] | None:
+def _same_in_another_style(old: Sequence[Word], new: Sequence[Word]) -> tuple[str, str] | None:
     """Whether the words are the same letters, larger, smaller, bolder or lighter."""
     if len(old) != len(new) or not old or (len(old) == 1 and max(old[0].box[2], new[0].box[2]) < 1.6 * old[0].box[3]):
         return None
     alike, masses, heights = [], [], []
     for one, other in zip(old, new, strict=True):
-        first, second = (_coverage(patch, side, word.box) for side, word in ((0, one), (1, other)))
+        first, second = one.coverage, other.coverage
         if min(first.shape) < 2 or min(second.shape) < 2:
             continue
         scaled = cv2.resize(first, (second.shape[1], second.shape[0]), interpolation=cv2.INTER_LINEAR)
@@ -184,14 +186,3 @@ def _same_in_another_style(patch: Patch, old: Sequence[Word], new: Sequence[Word
     if mass < 0.93:
         return "restyled", "lighter in weight"
     return None
-
-
-def _coverage(patch: Patch, side: int, box: Box) -> npt.NDArray[np.float32]:
-    """How much ink each pixel of a word has."""
-    outer = patch.box_before if side == 0 else patch.box_after
-    x, y = box[0] - outer[0] + patch.rim[0], box[1] - outer[1] + patch.rim[1]
-    pixels = (patch.before, patch.after)[side][y : y + box[3], x : x + box[2]].astype(np.float32)
-    assert patch.ground is not None
-    ground = np.array([(patch.ground >> 16) & 255, (patch.ground >> 8) & 255, patch.ground & 255], np.float32)
-    coverage = np.abs(pixels - ground).sum(axis=2)
-    return coverage / max(1.0, float(coverage.max()))
