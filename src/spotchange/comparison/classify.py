@@ -7,21 +7,22 @@ import numpy as np
 
 from spotchange.comparison.colours import change_of, name_of, unpack
 from spotchange.comparison.options import Box
+from spotchange.comparison.parts import describe_parts
 from spotchange.comparison.patches import Patch, main_colour
 from spotchange.comparison.places import distance, place
 from spotchange.comparison.regions import around, bounds, moved_by
 from spotchange.comparison.result import Finding
 from spotchange.comparison.textlike import looks_like_text
-from spotchange.comparison.wording import describe_text
 
 NEARLY_ALL = 0.93  # of the pixels an explanation must cover to be believed at once
 MOSTLY = 0.72
 LIKE = 0.55  # correlation of two shapes of different size that are the same thing
 
 
-def classify(patch: Patch, size: tuple[int, int]) -> Finding:
-    """The finding for one place of a picture of that size (width, height)."""
-    return certain(patch, size) or likely(patch, size) or replaced(patch, size)
+def classify(patch: Patch, size: tuple[int, int]) -> list[Finding]:
+    """The findings for one place of a picture of that size (width, height)."""
+    finding = certain(patch, size)
+    return [finding] if finding else describe_parts(patch, size) or [likely(patch, size) or replaced(patch, size)]
 
 
 def certain(patch: Patch, size: tuple[int, int]) -> Finding | None:
@@ -31,7 +32,7 @@ def certain(patch: Patch, size: tuple[int, int]) -> Finding | None:
 
 def likely(patch: Patch, size: tuple[int, int]) -> Finding | None:
     """An explanation by the look of both sides."""
-    return describe_text(patch, size) or _resized(patch, size) or _text(patch, size)
+    return _resized(patch, size) or _text(patch, size)
 
 
 def replaced(patch: Patch, size: tuple[int, int]) -> Finding:

@@ -12,6 +12,7 @@ from spotchange.comparison.classify import certain, likely, replaced
 from spotchange.comparison.gaps import ROUNDING, Gap, describe_gaps, in_view
 from spotchange.comparison.grouping import joined_findings, ordered
 from spotchange.comparison.options import ComparisonOptions
+from spotchange.comparison.parts import describe_parts, whole_lines
 from spotchange.comparison.patches import Patch, patch_at
 from spotchange.comparison.picture import Picture
 from spotchange.comparison.regions import Frame, groups, lines_joined
@@ -19,7 +20,6 @@ from spotchange.comparison.result import Finding
 from spotchange.comparison.rows import align
 from spotchange.comparison.verdict import Verdict
 from spotchange.comparison.whole import describe_size, describe_whole
-from spotchange.comparison.wording import describe_text, whole_lines
 
 MOST_REGIONS = 200  # beyond this many separate places, listing them helps nobody
 
@@ -99,7 +99,9 @@ def _describe_frame(scene: Scene, frame: Frame, verdict: Verdict, *, pushed: boo
 
 def _describe_patch(scene: Scene, patch: Patch) -> list[Finding]:
     size = scene.size
-    finding = certain(patch, size) or describe_text(whole_lines(scene.before, scene.after, patch), size)
+    finding = certain(patch, size)
     if finding is not None:
         return [finding]
-    return describe_across(scene.before, scene.after, patch, size) or [likely(patch, size) or replaced(patch, size)]
+    parts = describe_parts(whole_lines(scene.before, scene.after, patch), size)
+    across = describe_across(scene.before, scene.after, patch, size) if not parts else []
+    return parts or across or [likely(patch, size) or replaced(patch, size)]

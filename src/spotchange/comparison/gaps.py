@@ -121,7 +121,7 @@ def describe_gaps(gaps: Sequence[Gap], size: tuple[int, int]) -> list[Finding]:
         causes = causes or [gap for gap in same if gap.content(0) is not None] or same[:1]
         if all(gap.content(0) is None and gap.content(1) is None for gap in causes) and -growth in pushes:
             continue  # space that makes up for a push elsewhere
-        findings += [describe_gap(gap, size) for gap in _side_by_side(causes)]
+        findings += [finding for gap in _side_by_side(causes) for finding in describe_gap(gap, size)]
     return findings
 
 
@@ -132,25 +132,27 @@ def _side_by_side(gaps: Sequence[Gap]) -> list[Gap]:
     return [gap for gap in gaps if gap is first or abs(gap.frame.after_top - first.frame.after_top) <= reach]
 
 
-def describe_gap(gap: Gap, size: tuple[int, int]) -> Finding:
+def describe_gap(gap: Gap, size: tuple[int, int]) -> list[Finding]:
     """What was inserted, removed or grown, and how far the rest moved."""
     old, new = gap.content(0), gap.content(1)
     if old is None and new is None:
-        return _spacing(gap, size)
+        return [_spacing(gap, size)]
     side = int(gap.growth > 0)
     if (old if side else new) is None:
         box = gap.outward(gap.differing(side))
         kind, extent = "inserted" if side else "removed", "width" if gap.across else "height"
-        return Finding(
+        what = f"{_thing(gap, side)} of {count(abs(gap.growth))} {extent}"
+        finding = Finding(
             kind=kind,
-            sentence=f"{_thing(gap, side)} of {count(abs(gap.growth))} {extent} was {kind} {place(box, size)}{_push(gap)}",
+            sentence=f"{what} was {kind} {place(box, size)}{_push(gap)}",
             boxes_before=() if side else (box,),
             boxes_after=(box,) if side else (),
             pixels=box[2] * box[3],
             shift=_shift(gap),
         )
-    finding = classify(_padded(gap), size)
-    return replace(finding, sentence=finding.sentence + _push(gap))
+        return [finding]
+    findings = classify(_padded(gap), size)
+    return [replace(findings[0], sentence=findings[0].sentence + _push(gap)), *findings[1:]]
 
 
 def _shift(gap: Gap) -> tuple[int, int]:
@@ -201,9 +203,9 @@ def _padded(gap: Gap) -> Patch:
     ):
         canvas = np.empty((rows + 2 * rim, columns + 2 * rim, 3), np.uint8)
         canvas[:] = unpack(ground)
-        canvas[rim : rim + count_rows, rim : rim + columns] = picture[
-            top : top + count_rows, gap.frame.left : gap.frame.right
-        ]
+        part = picture[top : top + count_rows, gap.frame.left : gap.frame.right].copy()
+        part[pack(part) == gap.ground] = unpack(ground)  # panels side by side become one ground
+        canvas[rim : rim + count_rows, rim : rim + columns] = part
         cuts.append(canvas)
     box = bounds((cuts[0] != cuts[1]).any(axis=2)) or (rim, rim, columns, rows)
     x, y, width, height = box

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from spotchange.comparison.colours import Colour
 from spotchange.comparison.options import Box
-from spotchange.comparison.regions import bounds
+from spotchange.comparison.regions import bounds, groups
 from spotchange.comparison.result import Mask
 
 LARGEST_STROKE = 11.0  # pixels; longer runs of ink are shapes, not letters
@@ -83,6 +83,17 @@ def words_of(pixels: npt.NDArray[np.uint8], ink: Mask, ground: Colour) -> list[W
             key = hash((shape.shape, pixels[first:last, left:right].tobytes()))
             found.append(Word((left, first, right - left, last - first), shape / max(1.0, shape.max()), key, number))
     return found
+
+
+def shapes_of(pixels: npt.NDArray[np.uint8], ink: Mask, ground: Colour) -> list[Word]:
+    """What lies apart from each other on the ground, text or not, in reading order."""
+    strength = np.abs(pixels.astype(np.float32) - np.array(ground, np.float32)).sum(axis=2)
+    found = []
+    for left, top, width, height in groups(ink, across=6, down=4):
+        shape = strength[top : top + height, left : left + width]
+        key = hash((shape.shape, pixels[top : top + height, left : left + width].tobytes()))
+        found.append(Word((left, top, width, height), shape / max(1.0, shape.max()), key, top // 24))
+    return sorted(found, key=lambda word: (word.line, word.box[0]))
 
 
 def changed_words(before: Sequence[Word], after: Sequence[Word]) -> tuple[list[Word], list[Word]]:
