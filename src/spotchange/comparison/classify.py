@@ -174,7 +174,7 @@ def _resized(patch: Patch, size: tuple[int, int]) -> Finding | None:
     boxes = [patch.ink_box(side) for side in (0, 1)]
     if patch.ground is None or boxes[0] is None or boxes[1] is None:
         return None
-    whole = [bounds(ink) or box for ink, box in zip(patch.inks, boxes, strict=True)]
+    whole = [bounds(patch.inks[0]) or boxes[0], bounds(patch.inks[1]) or boxes[1]]
     (_, _, old_width, old_height), (_, _, new_width, new_height) = whole[0], whole[1]
     wider, taller = new_width / old_width, new_height / old_height
     if max(abs(wider - 1), abs(taller - 1)) < 0.03 or min(old_width, old_height, new_width, new_height) < 3:

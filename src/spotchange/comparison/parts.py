@@ -27,6 +27,8 @@ PART_GAP = 0.75  # of the line's height: what parts two pieces of text, and no t
 ALIKE = 0.6  # correlation of two words that are the same in another style
 MOST_PARTS = 400
 
+Style = tuple[str, str, list[tuple[Word, Word]]]  # the kind, how it became, and the words
+
 
 @dataclass(frozen=True)
 class Parts:
@@ -125,27 +127,40 @@ def _exchanged(parts: Parts) -> bool:
 
 
 def _changed_text(patch: Patch, parts: Parts, size: tuple[int, int]) -> Finding:
-    where = place(patch.box_before, size)
     style = _same_in_another_style(parts.old, parts.new)
     if style is not None:
-        kind, how, styled = style
-        boxes_before, boxes_after = ((around(words[side].box for words in styled),) for side in (0, 1))
-        sentence = f"the text {where} became {how}"
+        return _restyled(patch, style, size)
+    where = place(patch.box_before, size)
+    if not parts.old or not parts.new:
+        kind = "inserted" if not parts.old else "removed"
+        sentence = f"text was {kind} {where}"
     else:
-        boxes_before = _with_tail(parts.old, parts.before, patch, 0)
-        boxes_after = _with_tail(parts.new, parts.after, patch, 1)
-        if not parts.old or not parts.new:
-            kind = "inserted" if not parts.old else "removed"
-            sentence = f"text was {kind} {where}"
-        else:
-            kind, sentence = "text", f"the text {where} changed"
+        kind, sentence = "text", f"the text {where} changed"
     return Finding(
-        kind=kind, sentence=sentence, boxes_before=boxes_before, boxes_after=boxes_after, pixels=patch.pixels
+        kind=kind,
+        sentence=sentence,
+        boxes_before=_with_tail(parts.old, parts.before, patch, 0),
+        boxes_after=_with_tail(parts.new, parts.after, patch, 1),
+        pixels=patch.pixels,
+    )
+
+
+def _restyled(patch: Patch, style: Style, size: tuple[int, int]) -> Finding:
+    kind, how, pairs = style
+    return Finding(
+        kind=kind,
+        sentence=f"the text {place(patch.box_before, size)} became {how}",
+        boxes_before=(around(old.box for old, _ in pairs),),
+        boxes_after=(around(new.box for _, new in pairs),),
+        pixels=patch.pixels,
     )
 
 
 def _changed_shapes(patch: Patch, parts: Parts, size: tuple[int, int]) -> list[Finding]:
-    """Shapes that are only on one side came or went; if there are such on both, the caller looks at the place itself."""
+    """Shapes that are only on one side came or went; where both have such, the place itself tells more."""
+    style = _same_in_another_style(parts.old, parts.new)
+    if style is not None:
+        return [_restyled(patch, style, size)]
     if parts.old and parts.new:
         return []
     side = int(not parts.old)
@@ -187,7 +202,7 @@ def _with_tail(changed: Sequence[Word], words: Sequence[Word], patch: Patch, sid
 
 def _same_in_another_style(old: Sequence[Word], new: Sequence[Word]) -> tuple[str, str, list[tuple[Word, Word]]] | None:
     """Whether the words are the same letters, larger, smaller, bolder or lighter: the kind, how, and which."""
-    if len(old) != len(new) or not old or (len(old) == 1 and max(old[0].box[2], new[0].box[2]) < 1.6 * old[0].box[3]):
+    if len(old) != len(new) or not old or (len(old) == 1 and max(old[0].box[2], new[0].box[2]) < 1.2 * old[0].box[3]):
         return None
     alike = 0
     ways: dict[tuple[str, str], list[tuple[Word, Word]]] = {}
@@ -211,7 +226,8 @@ def _likeness(one: Word, other: Word) -> float:
     """Correlation of two words brought to one size."""
     if min(*one.coverage.shape, *other.coverage.shape) < 2:
         return 0.0
-    scaled = cv2.resize(one.coverage, other.coverage.shape[::-1], interpolation=cv2.INTER_LINEAR)
-    if scaled.std() < 1e-3 or other.coverage.std() < 1e-3:
+    scaled = cv2.blur(cv2.resize(one.coverage, other.coverage.shape[::-1], interpolation=cv2.INTER_LINEAR), (3, 3))
+    second = cv2.blur(other.coverage, (3, 3))
+    if scaled.std() < 1e-3 or second.std() < 1e-3:
         return 0.0
-    return float(np.corrcoef(scaled.ravel(), other.coverage.ravel())[0, 1])
+    return float(np.corrcoef(scaled.ravel(), second.ravel())[0, 1])

@@ -17,8 +17,8 @@ from spotchange.comparison.result import Mask
 
 LARGEST_STROKE = 11.0  # pixels; longer runs of ink are shapes, not letters
 TALLEST_LINE = 90
-SAME_WORD = 0.27  # of the ink; fractions of a pixel stay below, another letter does not
-WORD_GAP = 0.22  # of the line's height: what parts two words
+SAME_WORD = 0.14  # of the ink; fractions of a pixel stay below, another letter does not
+WORD_GAP = 0.2  # of the line's height, and at least three pixels: what parts two words
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +39,7 @@ def looks_like_text(ink: Mask) -> bool:
     x, y, width, height = box
     inner = ink[y : y + height, x : x + width]
     share = float(inner.mean())
-    if height < 5 or width < 3 or share > 0.62 or share < 0.03:
+    if height < 5 or width < 3 or share > 0.7 or share < 0.03:
         return False
     starts = np.count_nonzero(inner[:, 1:] & ~inner[:, :-1]) + np.count_nonzero(inner[:, 0])
     stroke = np.count_nonzero(inner) / max(1, starts)
@@ -72,7 +72,7 @@ def words_of(pixels: npt.NDArray[np.uint8], ink: Mask, ground: Colour) -> list[W
     found = []
     for number, (top, bottom) in enumerate(text_lines(ink)):
         columns = np.flatnonzero(ink[top:bottom].any(axis=0))
-        gap = max(2.0, WORD_GAP * (bottom - top))
+        gap = max(3.0, WORD_GAP * (bottom - top))
         breaks = np.flatnonzero(np.diff(columns) - 1 >= gap)
         lefts = [int(columns[0]), *(int(columns[n + 1]) for n in breaks)]
         rights = [*(int(columns[n]) + 1 for n in breaks), int(columns[-1]) + 1]
@@ -122,18 +122,24 @@ def _common_keys(before: Sequence[Word], after: Sequence[Word]) -> list[int]:
 
 
 def same_word(one: Word, other: Word) -> bool:
-    """Whether two words are the same letters at different fractions of a pixel: no place of them differs much."""
+    """Whether two words are the same letters at different fractions of a pixel: no place of them differs much.
+
+    Every letter has a fraction of its own, so each pixel may be what its neighbours on the line are.
+    """
     (height, width), (other_height, other_width) = one.coverage.shape, other.coverage.shape
     if abs(height - other_height) > 1 or abs(width - other_width) > 2:
         return False
-    rows, columns = max(height, other_height) + 2, max(width, other_width) + 2
+    rows, columns = max(height, other_height) + 2, max(width, other_width) + 4
     first = np.zeros((rows, columns), np.float32)
-    first[1 : 1 + height, 1 : 1 + width] = one.coverage
+    first[1 : 1 + height, 2 : 2 + width] = one.coverage
     first = cv2.blur(first, (3, 3))
-    least = 1.0
+    beside = np.ones((1, 3), np.uint8)
+    least, most = cv2.erode(first, beside) - SAME_WORD, cv2.dilate(first, beside) + SAME_WORD
     for down in range(rows - other_height + 1):
-        for right in range(columns - other_width + 1):
+        for right in range(1, columns - other_width):
             second = np.zeros((rows, columns), np.float32)
             second[down : down + other_height, right : right + other_width] = other.coverage
-            least = min(least, float(np.abs(cv2.blur(second, (3, 3)) - first).max()))
-    return least <= SAME_WORD
+            second = cv2.blur(second, (3, 3))
+            if not ((second < least) | (second > most)).any():
+                return True
+    return False
