@@ -65,7 +65,7 @@ def _number(colour: Colour) -> str:
 def pack(rgb: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint32]:
     """One integer a pixel."""
     wide = rgb.astype(np.uint32)
-    return (wide[..., 0] << 16) | (wide[..., 1] << 8) | wide[..., 2]
+    return (wide[..., 0] << np.uint32(16)) | (wide[..., 1] << np.uint32(8)) | wide[..., 2]
 
 
 def unpack(word: int) -> Colour:

@@ -15,12 +15,14 @@ from spotchange.comparison.options import ComparisonOptions
 from spotchange.comparison.parts import describe_parts, whole_lines
 from spotchange.comparison.patches import Patch, patch_at
 from spotchange.comparison.picture import Picture
+from spotchange.comparison.reading import read_findings
 from spotchange.comparison.regions import Frame, groups, lines_joined
 from spotchange.comparison.result import Finding
 from spotchange.comparison.rows import align
 from spotchange.comparison.verdict import Verdict
-from spotchange.comparison.whole import describe_size, describe_whole
+from spotchange.comparison.whole import describe_size, describe_whole, everything
 
+NEARLY_ALL = 0.6  # of the pixels must differ before everything can
 MOST_REGIONS = 200  # beyond this many separate places, listing them helps nobody
 
 
@@ -40,16 +42,22 @@ class Scene:
 def describe(before: Picture, after: Picture, verdict: Verdict, options: ComparisonOptions) -> tuple[Finding, ...]:
     """Findings, the most important first, none of them twice."""
     scene = _scene(before, after, options)
-    whole = describe_whole(scene.before, scene.after, verdict)
+    whole = describe_whole(scene.before, scene.after, verdict.differing)
     if whole:
         return tuple(whole)
     findings = describe_size(scene.before, scene.after)
     height, width = min(before.height, after.height), min(before.width, after.width)
     frames = align(before.words(), after.words(), verdict.differing)
+    same_size = before.size == after.size
+    if frames is None and same_size and verdict.diff_pixels > NEARLY_ALL * verdict.counted.size:
+        different = everything(scene.before, scene.after)
+        if different:
+            return (different,)
     still = [Frame(0, width, 0, height, 0, height)]
     frames = still if frames is None else in_view(frames, before.height, after.height)
     local = _describe_frames(scene, frames, verdict)
-    return tuple(ordered([*findings, *joined_findings(local, scene.size)]))
+    found = ordered([*findings, *joined_findings(local, scene.size)])
+    return tuple(read_findings(found, scene.before, scene.after, wanted=options.read_text))
 
 
 def _scene(before: Picture, after: Picture, options: ComparisonOptions) -> Scene:

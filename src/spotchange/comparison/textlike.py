@@ -41,8 +41,8 @@ def looks_like_text(ink: Mask) -> bool:
     share = float(inner.mean())
     if height < 5 or width < 3 or share > 0.7 or share < 0.03:
         return False
-    starts = np.count_nonzero(inner[:, 1:] & ~inner[:, :-1]) + np.count_nonzero(inner[:, 0])
-    stroke = np.count_nonzero(inner) / max(1, starts)
+    starts = int(np.count_nonzero(inner[:, 1:] & ~inner[:, :-1])) + int(np.count_nonzero(inner[:, 0]))
+    stroke = int(np.count_nonzero(inner)) / max(1, starts)
     lines = text_lines(inner)
     tallest = max((bottom - top for top, bottom in lines), default=0)
     limit = max(LARGEST_STROKE, 0.3 * tallest)
