@@ -43,9 +43,9 @@ def describe(before: Picture, after: Picture, verdict: Verdict, options: Compari
     """Findings, the most important first, none of them twice."""
     scene = _scene(before, after, options)
     whole = describe_whole(scene.before, scene.after, verdict.differing)
-    if whole:
-        return tuple(whole)
     findings = describe_size(scene.before, scene.after)
+    if whole:
+        return (*(() if any(each.kind == "size" for each in whole) else findings), *whole)
     height, width = min(before.height, after.height), min(before.width, after.width)
     frames = align(before.words(), after.words(), verdict.differing)
     same_size = before.size == after.size
