@@ -77,7 +77,7 @@ def words_of(pixels: npt.NDArray[np.uint8], ink: Mask, ground: Colour) -> list[W
         lefts = [int(columns[0]), *(int(columns[n + 1]) for n in breaks)]
         rights = [*(int(columns[n]) + 1 for n in breaks), int(columns[-1]) + 1]
         for left, right in zip(lefts, rights, strict=True):
-            inner = ink[top:bottom, left:right].any(axis=1)
+            inner = np.asarray(ink[top:bottom, left:right].any(axis=1))
             first, last = top + int(inner.argmax()), bottom - int(inner[::-1].argmax())
             shape = strength[first:last, left:right]
             key = hash((shape.shape, pixels[first:last, left:right].tobytes()))

@@ -54,7 +54,7 @@ def _noise(before: Pixels, after: Pixels, differing: Mask) -> Finding | None:
     height, width = before.shape[:2]
     return Finding(
         kind="noise",
-        sentence=f"slight noise all over, as from another compression, at most {int(np.abs(levels).max())} levels of 255",
+        sentence=f"slight noise all over, as from other compression, at most {int(np.abs(levels).max())} levels of 255",
         boxes_before=((0, 0, width, height),),
         boxes_after=((0, 0, width, height),),
         pixels=int(np.count_nonzero(differing)),
@@ -79,7 +79,7 @@ def _fit(old: npt.NDArray[np.float64], new: npt.NDArray[np.float64]) -> tuple[np
     inner = keep
     coefficients: npt.NDArray[np.float64] = np.zeros((4, 3))
     for _ in range(3):
-        coefficients, *_ = np.linalg.lstsq(inputs[keep], new[keep], rcond=None)
+        coefficients = np.asarray(np.linalg.lstsq(inputs[keep], new[keep], rcond=None)[0], np.float64)
         errors = np.abs((inputs @ coefficients).clip(0, 255) - new).mean(axis=1)
         good = errors <= max(1.0, np.quantile(errors, 0.95))
         keep = inner & good

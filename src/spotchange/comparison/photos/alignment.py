@@ -96,7 +96,8 @@ def _homography(before: Pixels, after: Pixels) -> Matrix | None:
     matrix, agree = cv2.findHomography(new, old, cv2.USAC_MAGSAC, 2.5, maxIters=5000, confidence=0.999)
     if matrix is None or agree.sum() < max(FEWEST_AGREEING, SMALLEST_SHARE * len(pairs)):
         return None
-    return np.asarray(matrix, np.float64) if _plausible(matrix, after.shape[1], after.shape[0]) else None
+    found = np.asarray(matrix, np.float64)
+    return found if _plausible(found, after.shape[1], after.shape[0]) else None
 
 
 def _plausible(matrix: Matrix, width: int, height: int) -> bool:
@@ -108,7 +109,7 @@ def _plausible(matrix: Matrix, width: int, height: int) -> bool:
 
 def _corners(matrix: Matrix, width: int, height: int) -> npt.NDArray[np.float64]:
     frame = np.array([[[0, 0]], [[width, 0]], [[width, height]], [[0, height]]], np.float64)
-    return cv2.perspectiveTransform(frame, matrix)[:, 0]  # type: ignore[no-any-return]
+    return np.asarray(cv2.perspectiveTransform(frame, matrix)[:, 0], np.float64)
 
 
 def _warp(after: Pixels, matrix: Matrix, size: tuple[int, int]) -> tuple[Pixels, npt.NDArray[np.bool_]]:
@@ -123,7 +124,7 @@ def _trust(before: Pixels, warped: Pixels, valid: npt.NDArray[np.bool_]) -> floa
     """How well edges agree, by blocks, so that one moved thing does not spoil the whole."""
     if valid.mean() < 0.25:
         return 0.0
-    one, scale = _grey(before, 320)
+    one, _ = _grey(before, 320)
     other, _ = _grey(warped, 320)
     inside = cv2.resize(valid.view(np.uint8), one.shape[::-1], interpolation=cv2.INTER_NEAREST) > 0
     edges = [cv2.GaussianBlur(_gradient(each), (0, 0), 1.0) for each in (one, other)]
@@ -158,7 +159,7 @@ def _refine(before: Pixels, after: Pixels, matrix: Matrix) -> Matrix | None:
     start = np.linalg.inv(to_small @ matrix @ from_small).astype(np.float32)
     criteria = (cv2.TERM_CRITERIA_EPS | cv2.TERM_CRITERIA_COUNT, 40, 1e-5)
     try:
-        _, found = cv2.findTransformECC(one, other, start, cv2.MOTION_HOMOGRAPHY, criteria, None, 5)
+        _, found = cv2.findTransformECC(one, other, start, cv2.MOTION_HOMOGRAPHY, criteria, None, 5)  # type: ignore[call-overload]
     except cv2.error:  # it says so when it does not converge
         return None
     refined = np.linalg.inv(to_small) @ np.linalg.inv(found.astype(np.float64)) @ np.linalg.inv(from_small)
@@ -178,7 +179,7 @@ def _flow(before: Pixels, warped: Pixels) -> Pixels:
     # Fading to nothing at twice the limit keeps the edge of a moved thing from being dragged along.
     smooth *= np.clip(2 - length / limit, 0, 1)
     height, width = before.shape[:2]
-    full = cv2.resize(smooth, (width, height), interpolation=cv2.INTER_LINEAR) / scale
+    full = np.asarray(cv2.resize(smooth, (width, height), interpolation=cv2.INTER_LINEAR), np.float32) / scale
     across, down = np.meshgrid(np.arange(width, dtype=np.float32), np.arange(height, dtype=np.float32))
     moved = cv2.remap(
         warped, across + full[..., 0], down + full[..., 1], cv2.INTER_LINEAR, borderMode=cv2.BORDER_REFLECT

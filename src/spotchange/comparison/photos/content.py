@@ -49,15 +49,19 @@ def differing_content(before: Field, after: Field, valid: Mask) -> Content:
     height, width = before.shape[:2]
     scale = min(1.0, WORKING_SIDE / max(height, width))
     size = (max(8, round(width * scale)), max(8, round(height * scale)))
-    one, other = (cv2.resize(each, size, interpolation=cv2.INTER_AREA) for each in (before, after))
+    one, other = _working(before, size), _working(after, size)
     inside = cv2.resize(valid.view(np.uint8), size, interpolation=cv2.INTER_NEAREST) > 0
-    one, other = cv2.GaussianBlur(one, (0, 0), 1.0), cv2.GaussianBlur(other, (0, 0), 1.0)
     difference = np.abs(one - other).max(axis=2)
     tolerance = _tolerance(one - other, inside)
     allowed = tolerance + EDGE * np.minimum(_contrast(one), _contrast(other))
     excess = np.where(inside, difference / allowed, 0).astype(np.float32)
     regions = _regions(excess, inside)
     return Content(one, other, excess, tolerance, regions, scale)
+
+
+def _working(pixels: Field, size: tuple[int, int]) -> Field:
+    small = cv2.resize(pixels, size, interpolation=cv2.INTER_AREA)
+    return np.asarray(cv2.GaussianBlur(small, (0, 0), 1.0), np.float32)
 
 
 def _tolerance(difference: Field, inside: Mask) -> float:
@@ -80,7 +84,7 @@ def _regions(excess: Field, inside: Mask) -> list[Region]:
     height, width = excess.shape
     side = max(height, width)
     mask = (excess > 1).astype(np.uint8)
-    mask = cv2.morphologyEx(mask, cv2.MORPH_OPEN, np.ones((3, 3), np.uint8))
+    mask = np.asarray(cv2.morphologyEx(mask, cv2.MORPH_OPEN, np.ones((3, 3), np.uint8)), np.uint8)
     reach = max(3, round(JOIN * side))
     near = cv2.morphologyEx(mask, cv2.MORPH_CLOSE, cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (reach, reach)))
     total, labels, stats, _ = cv2.connectedComponentsWithStats(near, connectivity=8)

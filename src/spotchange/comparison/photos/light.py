@@ -39,7 +39,7 @@ def match_light(before: Pixels, after: Pixels, valid: npt.NDArray[np.bool_]) -> 
     matched += _slow(first - matched, valid)
     brighter = float((other - one).mean()) if len(one) else 0.0
     inverse_gain = 1.0 / gain
-    shift = np.median(other, axis=0) - np.median(one, axis=0) if len(one) else np.zeros(3)
+    shift = np.median(other, axis=0) - np.median(one, axis=0) if len(one) else np.zeros(3, np.float32)
     return Light(matched, *_name(brighter, shift, float(inverse_gain.mean())))
 
 
@@ -85,7 +85,7 @@ def _slow(difference: npt.NDArray[np.float32], valid: npt.NDArray[np.bool_]) -> 
     return cv2.resize(smooth, (width, height), interpolation=cv2.INTER_CUBIC)  # type: ignore[return-value]
 
 
-def _name(brighter: float, shift: npt.NDArray[np.float32], contrast: float) -> tuple[str | None, str | None]:
+def _name(brighter: float, shift: npt.NDArray[np.floating], contrast: float) -> tuple[str | None, str | None]:
     leaning = shift - shift.mean()
     if np.abs(leaning).max() > NOTICED and np.abs(leaning).max() > abs(brighter):
         red, green, blue = (int(np.clip(128 + 4 * each, 0, 255)) for each in leaning)

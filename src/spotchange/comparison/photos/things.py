@@ -36,7 +36,7 @@ class Thing:
 def things_in(content: Content) -> list[Thing]:
     """The things of all regions, those on one side only apart from each other."""
     labs = [
-        cv2.cvtColor((pixels / 255).clip(0, 1).astype(np.float32), cv2.COLOR_RGB2LAB)
+        np.asarray(cv2.cvtColor((pixels / 255).clip(0, 1).astype(np.float32), cv2.COLOR_RGB2LAB), np.float32)
         for pixels in (content.before, content.after)
     ]
     return [thing for region in content.regions for thing in _things(region, content, labs)]
