@@ -6,28 +6,40 @@ import cv2
 import numpy as np
 
 from spotchange.comparison.colours import change_of, name_of, unpack
-from spotchange.comparison.options import Box
 from spotchange.comparison.parts import describe_parts
 from spotchange.comparison.patches import Patch, main_colour
 from spotchange.comparison.places import distance, place
 from spotchange.comparison.regions import around, bounds, moved_by
 from spotchange.comparison.result import Finding
 from spotchange.comparison.textlike import looks_like_text
+from spotchange.results import Box
 
 NEARLY_ALL = 0.93  # of the pixels an explanation must cover to be believed at once
 MOSTLY = 0.72
 LIKE = 0.55  # correlation of two shapes of different size that are the same thing
 
 
-def classify(patch: Patch, size: tuple[int, int]) -> list[Finding]:
-    """The findings for one place of a picture of that size (width, height)."""
+def classify(patch: Patch, size: tuple[int, int], *, lines: Patch | None = None) -> list[Finding]:
+    """The findings for one place of a picture of that size (width, height).
+
+    `lines` is the cut widened to whole lines, where the place may be a part of a text.
+    """
     finding = certain(patch, size)
-    return [finding] if finding else describe_parts(patch, size) or [likely(patch, size) or replaced(patch, size)]
+    if finding is not None:
+        return [finding]
+    moved, share = _moved(patch, size)
+    if moved is not None and share >= NEARLY_ALL:
+        return [moved]
+    parts = describe_parts(lines or patch, size)
+    # Most may have moved because of something that came or went between: the parts tell.
+    if parts and (moved is None or parts[0].kind in ("inserted", "removed", "appeared", "disappeared", "swapped")):
+        return parts
+    return [moved] if moved else []
 
 
 def certain(patch: Patch, size: tuple[int, int]) -> Finding | None:
-    """An explanation that accounts for nearly all pixels."""
-    return _appeared_or_disappeared(patch, size) or _recoloured(patch, size) or _moved(patch, size)
+    """An explanation that accounts for nearly all pixels where they are."""
+    return _appeared_or_disappeared(patch, size) or _recoloured(patch, size)
 
 
 def likely(patch: Patch, size: tuple[int, int]) -> Finding | None:
@@ -118,7 +130,8 @@ def _recoloured(patch: Patch, size: tuple[int, int]) -> Finding | None:
     )
 
 
-def _moved(patch: Patch, size: tuple[int, int]) -> Finding | None:
+def _moved(patch: Patch, size: tuple[int, int]) -> tuple[Finding | None, float]:
+    """The same content displaced, or two parts exchanged, and the share of the pixels this explains."""
     old, new = (max(1, int(np.count_nonzero(ink & patch.mask))) for ink in patch.inks)
     best: tuple[float, tuple[int, int]] | None = None
     explained = []
@@ -129,19 +142,19 @@ def _moved(patch: Patch, size: tuple[int, int]) -> Finding | None:
         if best is None or share > best[0]:
             best = (share, shift)
     if best is None:
-        return None
+        return None, 0.0
     if best[0] >= MOSTLY:
         right, down = best[1]
         kept, came = patch.shifted_alike(right, down)
         box_old, box_new = bounds(kept), bounds(came)
         if box_old is None or box_new is None:
-            return None
+            return None, 0.0
         # What moved is as large at both places: the parts that happen to agree are widened to that.
         box_old, box_new = (
             around([box_old, moved_by(box_new, -right, -down)]),
             around([box_new, moved_by(box_old, right, down)]),
         )
-        return Finding(
+        finding = Finding(
             kind="moved",
             sentence=f"{thing(patch, 0)} {place(patch.box_before, size)} moved {distance(right, down)}",
             boxes_before=(_outside(box_old, patch, 0),),
@@ -149,7 +162,9 @@ def _moved(patch: Patch, size: tuple[int, int]) -> Finding | None:
             pixels=patch.pixels,
             shift=(right, down),
         )
-    return _swapped(patch, size, explained, old, new)
+        return finding, best[0]
+    swapped = _swapped(patch, size, explained, old, new)
+    return swapped, 1.0 if swapped else 0.0
 
 
 def _swapped(patch: Patch, size: tuple[int, int], explained: list, old: int, new: int) -> Finding | None:
@@ -200,7 +215,7 @@ def _resized(patch: Patch, size: tuple[int, int]) -> Finding | None:
 
 
 def _text(patch: Patch, size: tuple[int, int]) -> Finding | None:
-    if not all(looks_like_text(ink & patch.mask) or looks_like_text(ink) for ink in patch.inks):
+    if not patch.one_ink or not all(looks_like_text(ink & patch.mask) or looks_like_text(ink) for ink in patch.inks):
         return None
     return Finding(
         kind="text",

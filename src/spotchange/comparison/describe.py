@@ -8,14 +8,16 @@ import numpy as np
 import numpy.typing as npt
 
 from spotchange.comparison.across import describe_across
-from spotchange.comparison.classify import certain, likely, replaced
+from spotchange.comparison.classify import classify, likely, replaced
+from spotchange.comparison.found_again import found_again
 from spotchange.comparison.gaps import ROUNDING, Gap, describe_gaps, in_view
 from spotchange.comparison.grouping import joined_findings, ordered
 from spotchange.comparison.options import ComparisonOptions
-from spotchange.comparison.parts import describe_parts, whole_lines
+from spotchange.comparison.parts import whole_lines
 from spotchange.comparison.patches import Patch, patch_at
 from spotchange.comparison.picture import Picture
 from spotchange.comparison.reading import read_findings
+from spotchange.comparison.rearranged import rearranged
 from spotchange.comparison.regions import Frame, groups, lines_joined
 from spotchange.comparison.result import Finding
 from spotchange.comparison.rows import align
@@ -56,6 +58,8 @@ def describe(before: Picture, after: Picture, verdict: Verdict, options: Compari
     still = [Frame(0, width, 0, height, 0, height)]
     frames = still if frames is None else in_view(frames, before.height, after.height)
     local = _describe_frames(scene, frames, verdict)
+    local = found_again(local, scene.before, scene.after, scene.size)
+    local = rearranged(local, scene.before, scene.after, scene.size)
     found = ordered([*findings, *joined_findings(local, scene.size)])
     return tuple(read_findings(found, scene.before, scene.after, wanted=options.read_text))
 
@@ -107,9 +111,6 @@ def _describe_frame(scene: Scene, frame: Frame, verdict: Verdict, *, pushed: boo
 
 def _describe_patch(scene: Scene, patch: Patch) -> list[Finding]:
     size = scene.size
-    finding = certain(patch, size)
-    if finding is not None:
-        return [finding]
-    parts = describe_parts(whole_lines(scene.before, scene.after, patch), size)
-    across = describe_across(scene.before, scene.after, patch, size) if not parts else []
-    return parts or across or [likely(patch, size) or replaced(patch, size)]
+    found = classify(patch, size, lines=whole_lines(scene.before, scene.after, patch))
+    found = found or describe_across(scene.before, scene.after, patch, size)
+    return found or [likely(patch, size) or replaced(patch, size)]

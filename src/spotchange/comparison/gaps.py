@@ -6,19 +6,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+import cv2
 import numpy as np
 import numpy.typing as npt
 
-from spotchange.comparison.classify import classify
+from spotchange.comparison.classify import classify, likely, replaced
 from spotchange.comparison.colours import most_common, pack, unpack
-from spotchange.comparison.options import Box
 from spotchange.comparison.patches import Patch
 from spotchange.comparison.places import count, distance, place
 from spotchange.comparison.regions import Frame, around, bounds
 from spotchange.comparison.result import Finding
 from spotchange.comparison.rows import row_keys
 from spotchange.comparison.textlike import looks_like_text
+from spotchange.results import Box
 
+# What came or went and pushed the rest was inserted or removed.
+_PUSHING = {("appeared", True): "inserted", ("disappeared", False): "removed"}
 REMAINS = 0.15  # of the rows: what one side shows of fewer rows is an edge of what the other has
 ROUNDING = 2  # rows: pages lie at fractions of a pixel, so parts of one push may differ by this
 
@@ -151,8 +154,10 @@ def describe_gap(gap: Gap, size: tuple[int, int]) -> list[Finding]:
             shift=_shift(gap),
         )
         return [finding]
-    findings = classify(_padded(gap), size)
-    return [replace(findings[0], sentence=findings[0].sentence + _push(gap)), *findings[1:]]
+    patch = _padded(gap)
+    first, *others = classify(patch, size) or [likely(patch, size) or replaced(patch, size)]
+    kind = _PUSHING.get((first.kind, gap.growth > 0), first.kind)
+    return [replace(first, kind=kind, sentence=first.sentence + _push(gap)), *others]
 
 
 def _shift(gap: Gap) -> tuple[int, int]:
@@ -262,9 +267,28 @@ def _exchange(lost: Box, won: Box, size: tuple[int, int]) -> Finding:
 
 
 def _same_rows(gap: Gap, other: Gap) -> float:
-    """The share of rows with content that were removed here and inserted there."""
+    """How far what was removed here is what was inserted there: the share of rows, or the likeness of the shapes."""
     if (gap.frame.left, gap.frame.right) != (other.frame.left, other.frame.right):
         return 0.0
     lost = row_keys(gap.words[0])[(gap.words[0] != gap.ground).any(axis=1)]
     won = row_keys(other.words[1])[(other.words[1] != other.ground).any(axis=1)]
-    return float(np.isin(lost, won).mean()) if len(lost) else 0.0
+    share = float(np.isin(lost, won).mean()) if len(lost) else 0.0
+    return max(share, _likeness(gap, other))
+
+
+def _likeness(gap: Gap, other: Gap) -> float:
+    """Correlation of the ink, which survives being painted at another fraction of a pixel."""
+    cuts = []
+    for each, side in ((gap, 0), (other, 1)):
+        box = bounds(each.words[side] != each.ground)
+        if box is None:
+            return 0.0
+        x, y, width, height = box
+        ink = (each.words[side] != each.ground)[y : y + height, x : x + width]
+        cuts.append(cv2.blur(ink.astype(np.float32), (5, 5)))
+    (height, width), (other_height, other_width) = cuts[0].shape, cuts[1].shape
+    if abs(height - other_height) > 2 or abs(width - other_width) > 3:
+        return 0.0
+    rows, columns = min(height, other_height), min(width, other_width)
+    one, two = (cut[:rows, :columns].ravel() for cut in cuts)
+    return float(np.corrcoef(one, two)[0, 1]) if min(one.std(), two.std()) > 1e-3 else 0.0

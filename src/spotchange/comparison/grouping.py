@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from spotchange.comparison.kinds import KINDS
-from spotchange.comparison.options import Box
 from spotchange.comparison.places import distance, place
 from spotchange.comparison.regions import around, overlap
 from spotchange.comparison.result import Finding
+from spotchange.results import Box
 
 NEAR = 28  # pixels between places of the same thing
 _RANK = {kind: number for number, kind in enumerate(KINDS)}

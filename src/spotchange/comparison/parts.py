@@ -15,12 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 from spotchange.comparison.colours import unpack
-from spotchange.comparison.options import Box
 from spotchange.comparison.patches import Patch, patch_at
 from spotchange.comparison.places import distance, place
 from spotchange.comparison.regions import around, bounds, moved_by
 from spotchange.comparison.result import Finding
 from spotchange.comparison.textlike import Word, changed_words, looks_like_text, shapes_of, words_of
+from spotchange.results import Box
 
 LONGEST_LINE = 600  # pixels to either side that are looked at for the rest of the line
 PART_GAP = 0.75  # of the line's height: what parts two pieces of text, and no two words
@@ -85,7 +85,7 @@ def whole_lines(before: npt.NDArray[np.uint8], after: npt.NDArray[np.uint8], pat
 
 def _parts(patch: Patch) -> Parts | None:
     assert patch.ground is not None
-    text = all(looks_like_text(ink) for ink in patch.inks)
+    text = all(looks_like_text(ink) for ink in patch.inks) and patch.one_ink
     find = words_of if text else shapes_of
     sides = []
     for side, box in ((0, patch.box_before), (1, patch.box_after)):
@@ -158,7 +158,8 @@ def _restyled(patch: Patch, style: Style, size: tuple[int, int]) -> Finding:
 
 def _changed_shapes(patch: Patch, parts: Parts, size: tuple[int, int]) -> list[Finding]:
     """Shapes that are only on one side came or went; where both have such, the place itself tells more."""
-    style = _same_in_another_style(parts.old, parts.new)
+    text = all(looks_like_text(ink & patch.mask) for ink in patch.inks) and patch.one_ink
+    style = _same_in_another_style(parts.old, parts.new) if text else None
     if style is not None:
         return [_restyled(patch, style, size)]
     if parts.old and parts.new:

@@ -10,12 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from spotchange.comparison.colours import Colour, most_common, pack, unpack
-from spotchange.comparison.options import Box
 from spotchange.comparison.regions import bounds, cut
 from spotchange.comparison.result import Mask
+from spotchange.results import Box
 
 MARGIN = 3  # pixels round the difference, to see the ground it lies on
 SAMPLED = 60_000  # pixels that are enough to judge colours
+ONE_INK = 0.9  # of the colours' energy along one line
 FLAT_SHARE = 0.55  # of the rim that must have one colour to call it the ground
 
 
@@ -65,6 +66,20 @@ class Patch:
         levels = np.abs(self.before.astype(np.int16) - self.after.astype(np.int16)).max(axis=2)
         thin = not cv2.erode(self.mask.view(np.uint8), np.ones((3, 3), np.uint8)).any()
         return bool(levels.max(initial=0) <= 24 or (thin and self.pixels <= 40))
+
+    @cached_property
+    def one_ink(self) -> bool:
+        """Whether what changed is, on both sides, between the ground and one other colour, as letters are."""
+        if self.ground is None:
+            return False
+        ground = np.array(unpack(self.ground), np.float64)
+        for pixels, ink in zip((self.before, self.after), self.inks, strict=True):
+            colours = pixels[ink & self.mask].astype(np.float64) - ground
+            if len(colours) >= 8:
+                energy = np.linalg.eigvalsh(colours.T @ colours)
+                if energy[-1] < ONE_INK * energy.sum():
+                    return False
+        return True
 
     def colour_map(self) -> tuple[float, list[tuple[int, int, int]]]:
         """How far one colour always becomes one other, both ways, and the pairs (old, new, pixels), most first."""

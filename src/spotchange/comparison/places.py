@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spotchange.comparison.options import Box
+from spotchange.results import Box
 
 
 def place(box: Box, size: tuple[int, int]) -> str:

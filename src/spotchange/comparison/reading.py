@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
@@ -13,13 +14,13 @@ import numpy as np
 import numpy.typing as npt
 
 from spotchange.comparison.colours import most_common, pack
-from spotchange.comparison.options import Box
 from spotchange.comparison.parts import whole_lines
 from spotchange.comparison.patches import patch_at
 from spotchange.comparison.regions import around
 from spotchange.comparison.result import Finding
 from spotchange.comparison.textlike import text_lines
 from spotchange.errors import MissingExtraError
+from spotchange.results import Box
 
 Pixels = npt.NDArray[np.uint8]
 
@@ -30,6 +31,8 @@ SUREST = 0.5  # of the recogniser's own score, below which a line counts as unre
 LONGEST_QUOTE = 60
 BUTTON_HEIGHTS, WIDEST_BUTTON = (18, 64), 320
 PAD = 4
+# What a sentence about something that came, went or moved begins with.
+_SUBJECT = re.compile(r"^(text|something|an? [a-z ]*?(part|block|row|box|shape|line|picture))(?= )")
 
 
 def can_read() -> bool:
@@ -69,7 +72,7 @@ def _read_change(finding: Finding, before: Pixels, after: Pixels) -> Finding:
     tail = finding.sentence[finding.sentence.index(";") :] if ";" in finding.sentence else ""
     if not said and not says:
         if finding.kind == "text":
-            return replace(read, kind="restyled", sentence=f"the text {quoted(old)} looks different{tail}")
+            return _same_text(read, old, tail)
         return replace(read, sentence=finding.sentence.replace("the text", f"the text {quoted(old)}", 1))
     if finding.kind != "text" and len(said.split()) < 0.5 * len(old.split()):
         return read  # a letter misread in another weight is no other text
@@ -81,6 +84,15 @@ def _read_change(finding: Finding, before: Pixels, after: Pixels) -> Finding:
     return replace(read, kind="text", sentence=sentence + tail)
 
 
+def _same_text(finding: Finding, text: str, tail: str) -> Finding:
+    """What reads the same is no other text: it has another size or another style."""
+    heights = [around(boxes)[3] for boxes in (finding.boxes_before, finding.boxes_after)]
+    if abs(heights[1] - heights[0]) > 0.1 * heights[0]:
+        larger = "larger" if heights[1] > heights[0] else "smaller"
+        return replace(finding, kind="resized", sentence=f"the text {quoted(text)} became {larger}{tail}")
+    return replace(finding, kind="restyled", sentence=f"the text {quoted(text)} looks different{tail}")
+
+
 def _read_one(finding: Finding, before: Pixels, after: Pixels) -> Finding:
     """Text that came, went or moved."""
     gone = bool(finding.boxes_before)
@@ -90,15 +102,10 @@ def _read_one(finding: Finding, before: Pixels, after: Pixels) -> Finding:
     text = read_box(boxes[0], pixels)
     if not text:
         return finding
-    what, sentence = "the text", finding.sentence
     _, _, width, height = boxes[0]
-    start = sentence.split(" ", 1)[0]
-    if " box " in sentence and BUTTON_HEIGHTS[0] <= height <= BUTTON_HEIGHTS[1] and width <= WIDEST_BUTTON:
-        what = "the button"
-    for subject in ("text", "a part", "a block", "a row", sentence[: sentence.find(" box") + 4], start):
-        if subject and sentence.startswith(subject):
-            sentence = f"{what} {quoted(text)}{sentence[len(subject) :]}"
-            break
+    button = BUTTON_HEIGHTS[0] <= height <= BUTTON_HEIGHTS[1] and width <= WIDEST_BUTTON
+    what = "the button" if button and " box " in finding.sentence else "the text"
+    sentence = _SUBJECT.sub(f"{what} {quoted(text)}".replace("\\", r"\\"), finding.sentence, count=1)
     return replace(finding, sentence=sentence, text_before=text if gone else None, text_after=None if gone else text)
 
 

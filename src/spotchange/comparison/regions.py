@@ -9,8 +9,8 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from spotchange.comparison.options import Box
 from spotchange.comparison.result import Mask
+from spotchange.results import Box
 
 # Pixels between neighbours that still belong together: words of one line, lines of one paragraph.
 GAP_ACROSS, GAP_DOWN = 10, 12

@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from spotchange.comparison.colours import Colour
-from spotchange.comparison.options import Box
 from spotchange.comparison.regions import bounds, groups
 from spotchange.comparison.result import Mask
+from spotchange.results import Box
 
 LARGEST_STROKE = 11.0  # pixels; longer runs of ink are shapes, not letters
 TALLEST_LINE = 90

@@ -6,9 +6,9 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from spotchange.comparison.classify import classify
+from spotchange.comparison.classify import classify, likely, replaced
 from spotchange.comparison.colours import name_of
-from spotchange.comparison.patches import patch_at
+from spotchange.comparison.patches import Patch, patch_at
 from spotchange.comparison.regions import groups
 from spotchange.comparison.result import Finding, Mask
 
@@ -119,6 +119,10 @@ def _name(coefficients: npt.NDArray[np.float64], before: Pixels, after: Pixels) 
     return "brightness", f"everything is slightly {'brighter' if shift > 0 else 'darker'}"
 
 
+def _at(patch: Patch, size: tuple[int, int]) -> list[Finding]:
+    return classify(patch, size) or [likely(patch, size) or replaced(patch, size)]
+
+
 def _left_over(before: Pixels, after: Pixels, coefficients: npt.NDArray[np.float64]) -> list[Finding]:
     """Places that the change of tones does not explain."""
     matrix = coefficients.T.astype(np.float32)  # (3, 4)
@@ -130,4 +134,4 @@ def _left_over(before: Pixels, after: Pixels, coefficients: npt.NDArray[np.float
     corrected = np.where(cv2.dilate(beside.view(np.uint8), np.ones((5, 5), np.uint8))[..., None] > 0, expected, after)
     size = (before.shape[1], before.shape[0])
     boxes = sorted(groups(beside), key=lambda box: -box[2] * box[3])[:MOST_PLACES]
-    return [finding for box in boxes for finding in classify(patch_at(corrected, after, box), size)]
+    return [finding for box in boxes for finding in _at(patch_at(corrected, after, box), size)]

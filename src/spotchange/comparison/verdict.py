@@ -14,9 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from spotchange.comparison.antialiasing import antialiased
-from spotchange.comparison.options import Box, Tolerance
+from spotchange.comparison.options import Tolerance
 from spotchange.comparison.picture import Picture
 from spotchange.comparison.result import Mask
+from spotchange.results import Box
 
 LARGEST_YIQ = 35215.0  # of the weighted squares, for 8 bits
 _TO_YIQ = np.array(
@@ -26,7 +27,7 @@ _TO_YIQ = np.array(
         [0.21147017, -0.52261711, 0.31114694],
     ]
 )
-_WEIGHTS = np.array([0.5053, 0.299, 0.1957])
+_FORM = _TO_YIQ.T @ np.diag([0.5053, 0.299, 0.1957]) @ _TO_YIQ
 _PIXELS_AT_ONCE = 1 << 18
 
 
@@ -81,20 +82,27 @@ def judge(before: Picture, after: Picture, tolerance: Tolerance, ignore: Sequenc
 def distances_at(before: Picture, after: Picture, places: npt.NDArray[np.intp], width: int) -> npt.NDArray[np.float64]:
     """YIQ distance from 0 to 1 at flat places of the common area, which is `width` wide."""
     found = np.empty(len(places))
+    plain = not (before.transparent or after.transparent or before.deep or after.deep)
     for start in range(0, len(places), _PIXELS_AT_ONCE):
         part = slice(start, start + _PIXELS_AT_ONCE)
         rows, columns = np.divmod(places[part], width)
-        first, second = before.levels_at(rows, columns), after.levels_at(rows, columns)
-        squares = _squares(_over(first, 255.0) - _over(second, 255.0))
-        if before.transparent or after.transparent:
+        if plain:
+            difference = before.rgba[rows, columns].astype(np.int16) - after.rgba[rows, columns]
+            squares = _squares(difference[:, :3])
+        else:
+            first, second = before.levels_at(rows, columns), after.levels_at(rows, columns)
             # Over white alone, clear and white would be the same; over two grounds no transparency hides.
-            squares = np.maximum(squares, _squares(_over(first, 0.0) - _over(second, 0.0)))
+            squares = np.maximum(*(_squares(_over(first, ground) - _over(second, ground)) for ground in (255.0, 0.0)))
         found[part] = np.sqrt(squares / LARGEST_YIQ)
     return found
 
 
-def _squares(difference: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    return np.square(difference @ _TO_YIQ.T) @ _WEIGHTS
+def _squares(difference: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    """The weighted squares in YIQ of differences in RGB, as one quadratic form."""
+    red, green, blue = (difference[:, channel].astype(np.float64) for channel in range(3))
+    total = _FORM[0, 0] * red * red + _FORM[1, 1] * green * green + _FORM[2, 2] * blue * blue
+    total += 2 * (_FORM[0, 1] * red * green + _FORM[0, 2] * red * blue + _FORM[1, 2] * green * blue)
+    return np.maximum(total, 0.0)
 
 
 def _over(levels: npt.NDArray[np.float64], ground: float) -> npt.NDArray[np.float64]:

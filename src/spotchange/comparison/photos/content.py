@@ -8,7 +8,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from spotchange.comparison.options import Box
+from spotchange.results import Box
 
 Field = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.bool_]

@@ -9,12 +9,12 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from spotchange.comparison.options import Box
 from spotchange.comparison.photos.alignment import GOOD, align_photos
 from spotchange.comparison.photos.content import Content, differing_content
 from spotchange.comparison.photos.light import match_light
 from spotchange.comparison.photos.things import findings_of, things_in
 from spotchange.comparison.result import Finding, Mask
+from spotchange.results import Box
 
 Pixels = npt.NDArray[np.uint8]
 

@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from spotchange.comparison.colours import Colour, name_of
-from spotchange.comparison.options import Box
 from spotchange.comparison.photos.content import Content, Mask, Region
 from spotchange.comparison.places import place
 from spotchange.comparison.result import Finding
+from spotchange.results import Box
 
 FOREIGN = 14.0  # distance in Lab from all colours round a region
 PARTLY = 0.3  # of a region that must be foreign on one side only to be a thing of its own
