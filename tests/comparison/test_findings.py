@@ -109,7 +109,7 @@ def test_other_text_is_text() -> None:
     other = page(lines=(LINES[0], LINES[1].replace("month", "weeks"), *LINES[2:]))
     finding = only(one, other).findings[0]
     assert finding.kind == "text"
-    x, y, width, height = finding.boxes_before[0]
+    _, y, _, height = finding.boxes_before[0]
     assert y >= 45
     assert y + height <= 80
 
@@ -221,8 +221,8 @@ def test_the_summary_names_three_and_counts_the_rest() -> None:
 
 def test_same_colours_at_many_places_are_one_finding() -> None:
     one, other = page(), page()
-    for left in (300, 350, 400):
-        one, other = with_box(one, (left, 100, 20, 20), (255, 0, 0)), with_box(other, (left, 100, 20, 20), (0, 0, 255))
+    for top in (20, 120, 220):
+        one, other = with_box(one, (400, top, 20, 20), (255, 0, 0)), with_box(other, (400, top, 20, 20), (0, 0, 255))
     finding = only(one, other).findings[0]
     assert finding.kind == "recoloured"
     assert len(finding.boxes_before) == 3

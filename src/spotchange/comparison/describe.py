@@ -22,7 +22,7 @@ from spotchange.comparison.regions import Frame, groups, lines_joined
 from spotchange.comparison.result import Finding
 from spotchange.comparison.rows import align
 from spotchange.comparison.verdict import Verdict
-from spotchange.comparison.whole import describe_size, describe_whole, everything
+from spotchange.comparison.whole import describe_frame, describe_size, describe_whole, everything
 
 NEARLY_ALL = 0.6  # of the pixels must differ before everything can
 MOST_REGIONS = 200  # beyond this many separate places, listing them helps nobody
@@ -44,17 +44,14 @@ class Scene:
 def describe(before: Picture, after: Picture, verdict: Verdict, options: ComparisonOptions) -> tuple[Finding, ...]:
     """Findings, the most important first, none of them twice."""
     scene = _scene(before, after, options)
-    whole = describe_whole(scene.before, scene.after, verdict.differing)
     findings = describe_size(scene.before, scene.after)
+    whole = describe_frame(scene.before, scene.after, verdict.differing)
+    frames = None if whole else align(before.words(), after.words(), verdict.differing)
+    if not whole and frames is None and not findings:
+        whole = _describe_all(scene, verdict)
     if whole:
-        return (*(() if any(each.kind == "size" for each in whole) else findings), *whole)
+        return (*findings, *whole)
     height, width = min(before.height, after.height), min(before.width, after.width)
-    frames = align(before.words(), after.words(), verdict.differing)
-    same_size = before.size == after.size
-    if frames is None and same_size and verdict.diff_pixels > NEARLY_ALL * verdict.counted.size:
-        different = everything(scene.before, scene.after)
-        if different:
-            return (different,)
     still = [Frame(0, width, 0, height, 0, height)]
     frames = still if frames is None else in_view(frames, before.height, after.height)
     local = _describe_frames(scene, frames, verdict)
@@ -62,6 +59,14 @@ def describe(before: Picture, after: Picture, verdict: Verdict, options: Compari
     local = rearranged(local, scene.before, scene.after, scene.size)
     found = ordered([*findings, *joined_findings(local, scene.size)])
     return tuple(read_findings(found, scene.before, scene.after, wanted=options.read_text))
+
+
+def _describe_all(scene: Scene, verdict: Verdict) -> list[Finding]:
+    whole = describe_whole(scene.before, scene.after, verdict.differing)
+    if not whole and verdict.diff_pixels > NEARLY_ALL * verdict.counted.size:
+        different = everything(scene.before, scene.after)
+        return [different] if different else []
+    return whole
 
 
 def _scene(before: Picture, after: Picture, options: ComparisonOptions) -> Scene:

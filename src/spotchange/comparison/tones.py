@@ -92,7 +92,6 @@ def _name(coefficients: npt.NDArray[np.float64], before: Pixels, after: Pixels) 
         return "grey", "the picture turned grey"
     if colourful[0] < 0.6 and colourful[1] > 2 * colourful[0] + 1:
         return "coloured", "the grey picture has colours now"
-    slopes, offsets = np.diagonal(coefficients[:3]), coefficients[3]
     grey_in = np.array([64.0, 192.0])
     outs = np.stack([np.array([level] * 3 + [1.0]) @ coefficients for level in grey_in])  # (2, 3)
     slope = float((outs[1] - outs[0]).mean() / 128.0)
@@ -103,7 +102,8 @@ def _name(coefficients: npt.NDArray[np.float64], before: Pixels, after: Pixels) 
     if np.abs(leaning).max() > max(8.0, 0.4 * abs(shift)):
         tint = name_of(tuple(int(np.clip(128 + 3 * each, 0, 255)) for each in leaning))  # type: ignore[arg-type]
         return "tinted", f"all colours lean towards {tint}"
-    fixed = float((offsets / np.where(np.abs(1 - slopes) < 1e-3, 1e-3, 1 - slopes)).mean()) if slope < 0.97 else -1.0
+    # Where a line of slope below one meets the diagonal is the level all others are drawn to.
+    fixed = (float(outs[0].mean()) - 64 * slope) / (1 - slope) if slope < 0.97 else -1.0
     if 0.03 < slope < 0.97 and 200 < fixed < 300:
         return "faded", f"everything is faded towards white, to {slope * 100:.0f} % of its contrast"
     if abs(shift) >= 4 and abs(slope - 1) < 0.6:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import cv2
 import numpy as np
 import numpy.typing as npt
 
@@ -27,7 +28,8 @@ _TO_YIQ = np.array(
         [0.21147017, -0.52261711, 0.31114694],
     ]
 )
-_FORM = _TO_YIQ.T @ np.diag([0.5053, 0.299, 0.1957]) @ _TO_YIQ
+# The root of the weighted squares, as a share of the largest, is the length of a turned and stretched difference.
+_TO_DISTANCE = (np.diag(np.sqrt(np.array([0.5053, 0.299, 0.1957]) / LARGEST_YIQ)) @ _TO_YIQ).T.astype(np.float32)
 _PIXELS_AT_ONCE = 1 << 18
 
 
@@ -57,19 +59,18 @@ def judge(before: Picture, after: Picture, tolerance: Tolerance, ignore: Sequenc
     np.not_equal(first[:height, :width], second[:height, :width], out=differing[:height, :width])
     for x, y, box_width, box_height in ignore:
         differing[max(y, 0) : max(y + box_height, 0), max(x, 0) : max(x + box_width, 0)] = False
-    counted = differing.copy()
     places = np.flatnonzero(differing[:height, :width])
     distances = distances_at(before, after, places, width)
-    largest = float(distances.max(initial=0.0))
-    if np.count_nonzero(differing) > len(places):
-        largest = 1.0
-    small = distances <= tolerance.pixel_threshold if tolerance.pixel_threshold > 0 else np.zeros(len(places), bool)
-    if tolerance.ignore_antialiasing:
-        large = np.flatnonzero(~small)
-        smooth = antialiased(before, after, places[large], width)
-        small[large[smooth]] = True
-    rows, columns = np.divmod(places[small], width)
-    counted[rows, columns] = False
+    largest = float(distances.max(initial=0.0)) if np.count_nonzero(differing) == len(places) else 1.0
+    counted = differing
+    if tolerance.pixel_threshold > 0 or tolerance.ignore_antialiasing:
+        small = distances <= tolerance.pixel_threshold
+        if tolerance.ignore_antialiasing:
+            large = np.flatnonzero(~small)
+            small[large[antialiased(before, after, places[large], width)]] = True
+        rows, columns = np.divmod(places[small], width)
+        counted = differing.copy()
+        counted[rows, columns] = False
     return Verdict(
         identical=False,
         differing=differing,
@@ -79,30 +80,34 @@ def judge(before: Picture, after: Picture, tolerance: Tolerance, ignore: Sequenc
     )
 
 
-def distances_at(before: Picture, after: Picture, places: npt.NDArray[np.intp], width: int) -> npt.NDArray[np.float64]:
+def distances_at(before: Picture, after: Picture, places: npt.NDArray[np.intp], width: int) -> npt.NDArray[np.float32]:
     """YIQ distance from 0 to 1 at flat places of the common area, which is `width` wide."""
-    found = np.empty(len(places))
-    plain = not (before.transparent or after.transparent or before.deep or after.deep)
+    if not len(places):
+        return np.empty(0, np.float32)
+    if not (before.transparent or after.transparent or before.deep or after.deep):
+        first, second = (_levels(picture, places, width) for picture in (before, after))
+        return _lengths(cv2.subtract(first, second, dtype=cv2.CV_32F)[:, :3])
+    found = np.empty(len(places), np.float32)
     for start in range(0, len(places), _PIXELS_AT_ONCE):
         part = slice(start, start + _PIXELS_AT_ONCE)
         rows, columns = np.divmod(places[part], width)
-        if plain:
-            difference = before.rgba[rows, columns].astype(np.int16) - after.rgba[rows, columns]
-            squares = _squares(difference[:, :3])
-        else:
-            first, second = before.levels_at(rows, columns), after.levels_at(rows, columns)
-            # Over white alone, clear and white would be the same; over two grounds no transparency hides.
-            squares = np.maximum(*(_squares(_over(first, ground) - _over(second, ground)) for ground in (255.0, 0.0)))
-        found[part] = np.sqrt(squares / LARGEST_YIQ)
+        one, other = before.levels_at(rows, columns), after.levels_at(rows, columns)
+        # Over white alone, clear and white would be the same; over two grounds no transparency hides.
+        found[part] = np.maximum(*(_lengths(_over(one, ground) - _over(other, ground)) for ground in (255.0, 0.0)))
     return found
 
 
-def _squares(difference: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-    """The weighted squares in YIQ of differences in RGB, as one quadratic form."""
-    red, green, blue = (difference[:, channel].astype(np.float64) for channel in range(3))
-    total = _FORM[0, 0] * red * red + _FORM[1, 1] * green * green + _FORM[2, 2] * blue * blue
-    total += 2 * (_FORM[0, 1] * red * green + _FORM[0, 2] * red * blue + _FORM[1, 2] * green * blue)
-    return np.maximum(total, 0.0)
+def _levels(picture: Picture, places: npt.NDArray[np.intp], width: int) -> npt.NDArray[np.uint8]:
+    """(places, 4) of an 8-bit picture; whole pixels are fetched, which is several times faster than channels."""
+    words = picture.rgba.view(np.uint32)[..., 0]
+    flat = words.ravel() if picture.width == width else words[:, :width].ravel()
+    return flat[places].view(np.uint8).reshape(-1, 4)
+
+
+def _lengths(difference: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+    """The distance of differences (places, 3) in RGB."""
+    turned = np.ascontiguousarray(difference, dtype=np.float32) @ _TO_DISTANCE
+    return np.sqrt(np.einsum("ij,ij->i", turned, turned))
 
 
 def _over(levels: npt.NDArray[np.float64], ground: float) -> npt.NDArray[np.float64]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import cv2
 import numpy as np
 import numpy.typing as npt
@@ -20,18 +22,23 @@ SAME_SHARE = 0.97  # of the pixels
 MUCH = 0.15  # of the pixels must differ before the whole picture is suspected
 
 
-def describe_whole(before: Pixels, after: Pixels, differing: Mask) -> list[Finding]:
-    """Findings that explain all differences at once, or none."""
+def describe_frame(before: Pixels, after: Pixels, differing: Mask) -> list[Finding]:
+    """The picture is blank, turned, scaled or cropped: findings that explain all differences at once, or none."""
     blank = _blank(before, after)
     if blank:
         return [blank]
     if before.shape != after.shape:
         return _other_size(before, after)
+    turned = _turned(before, after) if np.count_nonzero(differing) > 0.01 * differing.size else None
+    return [turned] if turned else []
+
+
+def describe_whole(before: Pixels, after: Pixels, differing: Mask) -> list[Finding]:
+    """Pictures of one size in which no rows moved: shifted, in other tones, nearer; or none of these."""
     share = np.count_nonzero(differing) / differing.size
-    explained = [_turned(before, after), _shifted(before, after)] if share > 0.02 else []
-    found = next((finding for finding in explained if finding), None)
-    if found:
-        return [found]
+    shifted = _shifted(before, after) if share > 0.02 else None
+    if shifted:
+        return [shifted]
     tones = describe_tones(before, after, differing) if share > 0.01 else []
     if tones or share < MUCH:
         return tones
@@ -75,7 +82,7 @@ def everything(before: Pixels, after: Pixels) -> Finding | None:
 
 
 def _blank(before: Pixels, after: Pixels) -> Finding | None:
-    flat = [bool((pixels == pixels[0, 0]).all()) for pixels in (before, after)]
+    flat = [_is_flat(pixels) for pixels in (before, after)]
     if not any(flat):
         return None
     first, second = _corner(before), _corner(after)
@@ -89,6 +96,10 @@ def _blank(before: Pixels, after: Pixels) -> Finding | None:
         f"the picture is blank now, all {new}" if flat[1] else f"the picture was blank, all {old}, and has content now"
     )
     return finding_of_all("blank", sentence, before, after)
+
+
+def _is_flat(pixels: Pixels) -> bool:
+    return bool((pixels[::16, ::16] == pixels[0, 0]).all() and (pixels == pixels[0, 0]).all())
 
 
 def _corner(pixels: Pixels) -> Colour:
@@ -124,43 +135,66 @@ def _alike(one: Pixels, other: Pixels) -> bool:
 
 def _shifted(before: Pixels, after: Pixels) -> Finding | None:
     """The whole content at another place, by the same displacement everywhere."""
-    scale = max(1, round(max(before.shape[:2]) / 640))
-    grey = [cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY)[::scale, ::scale].astype(np.float32) for pixels in (before, after)]
-    (across, down), response = cv2.phaseCorrelate(
-        grey[0], grey[1], cv2.createHanningWindow(grey[0].shape[::-1], cv2.CV_32F)
-    )
-    if response < 0.1 or max(abs(across), abs(down)) * scale > 0.4 * min(before.shape[:2]):
+    scale = max(1, round(max(before.shape[:2]) / 512))
+    grey = [cv2.cvtColor(pixels[::scale, ::scale], cv2.COLOR_RGB2GRAY).astype(np.float32) for pixels in (before, after)]
+    window = cv2.createHanningWindow(grey[0].shape[::-1], cv2.CV_32F)
+    (across, down), response = cv2.phaseCorrelate(grey[0], grey[1], window)
+    right, lower = round(across * scale), round(down * scale)
+    if response < 0.1 or abs(right) > 0.4 * before.shape[1] or abs(lower) > 0.4 * before.shape[0]:
         return None
-    for right in range(round(across * scale) - scale, round(across * scale) + scale + 1):
-        for lower in range(round(down * scale) - scale, round(down * scale) + scale + 1):
-            if (right or lower) and _alike_when_shifted(before, after, right, lower):
-                sentence = f"the whole content moved {distance(right, lower)}"
-                finding = finding_of_all("shifted", sentence, before, after)
-                return Finding(**{**finding.__dict__, "shift": (right, lower)})
-    return None
+    places = _edge_places(before, abs(right) + scale, abs(lower) + scale)
+    if places is None:
+        return None
+    exact = _exact_shift(before, after, places, (right, lower), scale)
+    if exact is None or not _alike_when_shifted(before, after, *exact):
+        return None
+    finding = finding_of_all("shifted", f"the whole content moved {distance(*exact)}", before, after)
+    return replace(finding, shift=exact)
+
+
+def _edge_places(pixels: Pixels, across: int, down: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]] | None:
+    """Some pixels with an edge, so far inside that they stay in the picture when they move."""
+    height, width = pixels.shape[:2]
+    inner = pixels[down : height - down, across : width - across]
+    if min(inner.shape[:2]) < 8:
+        return None
+    rows, columns = np.nonzero((inner[::3, 1:] != inner[::3, :-1]).any(axis=2))
+    if len(rows) < 20:
+        return None
+    step = max(1, len(rows) // 3000)
+    return rows[::step] * 3 + down, columns[::step] + 1 + across
+
+
+def _exact_shift(
+    before: Pixels,
+    after: Pixels,
+    places: tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]],
+    guess: tuple[int, int],
+    reach: int,
+) -> tuple[int, int] | None:
+    """The displacement near a guess at which nearly all edges are found again."""
+    old = before[places].astype(np.int16)
+    best: tuple[float, tuple[int, int]] = (SAME_SHARE, (0, 0))
+    for right in range(guess[0] - reach, guess[0] + reach + 1):
+        for down in range(guess[1] - reach, guess[1] + reach + 1):
+            new = after[places[0] + down, places[1] + right]
+            share = float((np.abs(old - new).max(axis=1) <= 12).mean())
+            best = max(best, (share, (right, down)))
+    return best[1] if best[1] != (0, 0) else None
 
 
 def _alike_when_shifted(before: Pixels, after: Pixels, right: int, down: int) -> bool:
-    """Whether all that has edges moved: flat ground agrees with itself at any displacement."""
     height, width = before.shape[:2]
     one = before[max(0, -down) : height - max(0, down), max(0, -right) : width - max(0, right)]
     other = after[max(0, down) : height - max(0, -down), max(0, right) : width - max(0, -right)]
-    edges = (one[:, 1:] != one[:, :-1]).any(axis=2)
-    rows, columns = np.nonzero(edges)
-    if not len(rows):
-        return False
-    step = max(1, len(rows) // 4000)
-    rows, columns = rows[::step], columns[::step]
-    if (np.abs(one[rows, columns].astype(np.int16) - other[rows, columns]).max(axis=1) <= 12).mean() < SAME_SHARE:
-        return False
     return _alike(one, other)
 
 
 def _other_size(before: Pixels, after: Pixels) -> list[Finding]:
-    """Turned, scaled or cropped, with the sizes said first."""
+    """Turned, scaled or cropped."""
     turned = _turned(before, after)
     found = turned or _scaled(before, after) or _cropped(before, after)
-    return [*describe_size(before, after), found] if found else []
+    return [found] if found else []
 
 
 def _scaled(before: Pixels, after: Pixels) -> Finding | None:
