@@ -23,6 +23,7 @@ from spotchange.comparison.result import Finding
 from spotchange.comparison.rows import align
 from spotchange.comparison.verdict import Verdict
 from spotchange.comparison.whole import describe_frame, describe_size, describe_whole, everything
+from spotchange.results import Box
 
 NEARLY_ALL = 0.6  # of the pixels must differ before everything can
 MOST_REGIONS = 200  # beyond this many separate places, listing them helps nobody
@@ -108,10 +109,18 @@ def _describe_frame(scene: Scene, frame: Frame, verdict: Verdict, *, pushed: boo
     for x, y, width, height in boxes:
         box = (x + frame.left, y + frame.before_top, width, height)
         patch = patch_at(scene.before, scene.after, box, frame.offset)
-        if pushed and frame.offset and patch.slight:
-            continue  # what moved by a fraction of a pixel is painted again a little differently
-        findings += _describe_patch(scene, patch)
+        if pushed and frame.offset and (patch.slight or not _differs(verdict, patch.box_after)):
+            continue  # painted again at another fraction of a pixel, or not pushed with the rest
+        found = _describe_patch(scene, patch)
+        if pushed and frame.offset:
+            found = [each for each in found if not each.shift or max(map(abs, each.shift)) > ROUNDING]
+        findings += found
     return findings
+
+
+def _differs(verdict: Verdict, box: Box) -> bool:
+    x, y, width, height = box
+    return bool(verdict.differing[y : y + height, x : x + width].any())
 
 
 def _describe_patch(scene: Scene, patch: Patch) -> list[Finding]:

@@ -16,13 +16,15 @@ from spotchange.comparison.patches import Patch
 from spotchange.comparison.places import count, distance, place
 from spotchange.comparison.regions import Frame, around, bounds
 from spotchange.comparison.result import Finding
-from spotchange.comparison.rows import row_keys
+from spotchange.comparison.rows import frames_between, matching_blocks, row_keys
 from spotchange.comparison.textlike import looks_like_text
 from spotchange.results import Box
 
 # What came or went and pushed the rest was inserted or removed.
 _PUSHING = {("appeared", True): "inserted", ("disappeared", False): "removed"}
 REMAINS = 0.15  # of the rows: what one side shows of fewer rows is an edge of what the other has
+ONE_LINE, LEADING = 40, 0.4  # rows of letters at most, and the room above and below, of their height
+NARROWER = 0.8  # of the columns of a gap: a difference in fewer is aligned on its own
 ROUNDING = 2  # rows: pages lie at fractions of a pixel, so parts of one push may differ by this
 
 
@@ -81,11 +83,19 @@ class Gap:
         """The rows with content on one side, as far as the other picture differs there."""
         content = self.content(side)
         assert content is not None
-        rows = min(content[1] + content[3], len(self.before), len(self.after)) - content[1]
+        frame = self.frame
+        top, bottom = (frame.before_top, frame.before_bottom) if side == 0 else (frame.after_top, frame.after_bottom)
+        if content[3] <= ONE_LINE:
+            # A line of text takes more room than its letters.
+            room = round(LEADING * content[3])
+            top, bottom = max(top, content[1] - room), min(bottom, content[1] + content[3] + room)
+        else:
+            top, bottom = content[1], content[1] + content[3]
+        rows = min(bottom, len(self.before), len(self.after)) - top
         columns = slice(self.frame.left, self.frame.right)
-        one, other = (picture[content[1] : content[1] + max(rows, 0), columns] for picture in (self.before, self.after))
+        one, other = (picture[top : top + max(rows, 0), columns] for picture in (self.before, self.after))
         box = bounds((one != other).any(axis=2)) if rows > 0 else None
-        return (box[0] + self.frame.left, box[1] + content[1], box[2], box[3]) if box else content
+        return (box[0] + self.frame.left, box[1] + top, box[2], box[3]) if box else content
 
     @property
     def growth(self) -> int:
@@ -155,9 +165,36 @@ def describe_gap(gap: Gap, size: tuple[int, int]) -> list[Finding]:
         )
         return [finding]
     patch = _padded(gap)
+    inner = _narrowed(gap, patch)
+    if inner:
+        return [finding for each in inner for finding in describe_gap(each, size)]
     first, *others = classify(patch, size) or [likely(patch, size) or replaced(patch, size)]
     kind = _PUSHING.get((first.kind, gap.growth > 0), first.kind)
     return [replace(first, kind=kind, sentence=first.sentence + _push(gap)), *others]
+
+
+def _narrowed(gap: Gap, patch: Patch) -> list[Gap]:
+    """The gap within the columns that differ, if rows can be aligned there: one card of several in a row."""
+    x, _, width, _ = gap.outward(patch.box_before)
+    if width >= NARROWER * (gap.frame.right - gap.frame.left):
+        return []
+    columns = slice(x - gap.frame.left, x - gap.frame.left + width)
+    one, other = (words[:, columns] for words in gap.words)
+    frames = [
+        Frame(
+            x,
+            x + width,
+            frame.before_top + gap.frame.before_top,
+            frame.before_bottom + gap.frame.before_top,
+            frame.after_top + gap.frame.after_top,
+            frame.after_bottom + gap.frame.after_top,
+        )
+        for frame in frames_between(matching_blocks(row_keys(one), row_keys(other)), 0, width, len(one), len(other))
+    ]
+    grown = [frame for frame in frames if (frame.after_rows - frame.before_rows) * gap.growth > 0]
+    if len(frames) < 2 or len(grown) != 1 or grown[0].after_rows - grown[0].before_rows != gap.growth:
+        return []
+    return [replace(gap, frame=grown[0])]
 
 
 def _shift(gap: Gap) -> tuple[int, int]:

@@ -20,6 +20,7 @@ Words = npt.NDArray[Any]  # (height, width), one integer a pixel
 Block = tuple[int, int, int]  # first row in before, first row in after, rows
 
 _MULTIPLIERS = np.random.default_rng(17).integers(1, 2**63 - 1, 1 << 14, dtype=np.uint64) | np.uint64(1)
+BY_CHANCE = 40  # rows: fewer than this between two parts that moved alike moved with them
 FEWEST_ANCHORS = 4  # rows that must have moved together before anything is called pushed
 
 
@@ -64,9 +65,13 @@ def _unexplained(frames: Sequence[Frame], first: Words, second: Words) -> float:
 
 def _align_band(first: Words, second: Words, left: int, right: int) -> list[Frame]:
     one, other = row_keys(first[:, left:right]), row_keys(second[:, left:right])
-    blocks = matching_blocks(one, other)
+    return frames_between(matching_blocks(one, other), left, right, len(one), len(other))
+
+
+def frames_between(blocks: Sequence[Block], left: int, right: int, before_rows: int, after_rows: int) -> list[Frame]:
+    """Frames for the blocks and for what lies between them, over all rows."""
     frames, at_before, at_after = [], 0, 0
-    for before, after, rows in [*blocks, (len(one), len(other), 0)]:
+    for before, after, rows in [*blocks, (before_rows, after_rows, 0)]:
         if before > at_before or after > at_after:
             frames.append(Frame(left, right, at_before, before, at_after, after))
         if rows:
@@ -174,11 +179,34 @@ def _longest_chain(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _without_specks(blocks: list[Block]) -> list[Block]:
-    """Single rows that match by chance, moved against both neighbours, are no evidence of anything moving."""
-    kept: list[Block] = []
-    for number, (before, after, rows) in enumerate(blocks):
-        offset = after - before
-        near = [other[1] - other[0] for other in (*kept[-1:], *blocks[number + 1 : number + 2])]
-        if rows >= FEWEST_ANCHORS or offset == 0 or offset in near:
-            kept.append((before, after, rows))
-    return kept
+    """Rows that match by chance are no evidence: few of them, displaced against what lies above and below."""
+    kept = [
+        block
+        for number, block in enumerate(blocks)
+        if block[2] >= FEWEST_ANCHORS
+        or _offset(block)
+        in (0, *(_offset(other) for other in blocks[max(0, number - 1) : number + 2] if other != block))
+    ]
+    while True:
+        runs = _runs(kept)
+        for number in range(1, len(runs) - 1):
+            above, run, below = runs[number - 1 : number + 2]
+            rows = sum(block[2] for block in run)
+            if _offset(above[0]) == _offset(below[0]) and rows < min(
+                BY_CHANCE, sum(block[2] for block in above + below)
+            ):
+                kept = [block for block in kept if block not in run]
+                break
+        else:
+            return kept
+
+
+def _runs(blocks: list[Block]) -> list[list[Block]]:
+    """Neighbouring blocks of one displacement."""
+    runs: list[list[Block]] = []
+    for block in blocks:
+        if runs and _offset(runs[-1][0]) == _offset(block):
+            runs[-1].append(block)
+        else:
+            runs.append([block])
+    return runs
