@@ -8,7 +8,7 @@ import numpy as np
 from spotchange.comparison.colours import change_of, name_of, unpack
 from spotchange.comparison.parts import describe_parts
 from spotchange.comparison.patches import Patch, main_colour
-from spotchange.comparison.places import distance, place
+from spotchange.comparison.places import distance, place, with_article
 from spotchange.comparison.regions import around, bounds, moved_by
 from spotchange.comparison.result import Finding
 from spotchange.comparison.textlike import looks_like_text
@@ -73,13 +73,9 @@ def thing(patch: Patch, side: int) -> str:
         return "a picture"
     name = name_of(main_colour(patch.words[side], ink, patch.ground))
     if min(box[2], box[3]) <= 4:
-        return f"a {name} line"
+        return f"{with_article(name)} line"
     solid = np.count_nonzero(ink) / (box[2] * box[3])
-    return f"{_article(name)} {name} {'box' if solid > 0.85 else 'shape'}"
-
-
-def _article(word: str) -> str:
-    return "an" if word[0] in "aeiou" else "a"
+    return f"{with_article(name)} {'box' if solid > 0.85 else 'shape'}"
 
 
 def _appeared_or_disappeared(patch: Patch, size: tuple[int, int]) -> Finding | None:

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spotchange.comparison.across import describe_across
+from spotchange.comparison.boxes import describe_box
 from spotchange.comparison.classify import classify, likely, replaced
 from spotchange.comparison.found_again import found_again
 from spotchange.comparison.gaps import ROUNDING, Gap, describe_gaps, in_view
@@ -125,6 +126,9 @@ def _differs(verdict: Verdict, box: Box) -> bool:
 
 def _describe_patch(scene: Scene, patch: Patch) -> list[Finding]:
     size = scene.size
+    box = describe_box(scene.before, scene.after, patch.box_before, patch.box_after, size)
+    if box is not None:
+        return [box]
     found = classify(patch, size, lines=whole_lines(scene.before, scene.after, patch))
     found = found or describe_across(scene.before, scene.after, patch, size)
     return found or [likely(patch, size) or replaced(patch, size)]

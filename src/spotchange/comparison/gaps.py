@@ -10,6 +10,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
+from spotchange.comparison.boxes import describe_box
 from spotchange.comparison.classify import classify, likely, replaced
 from spotchange.comparison.colours import most_common, pack, unpack
 from spotchange.comparison.patches import Patch
@@ -165,6 +166,10 @@ def describe_gap(gap: Gap, size: tuple[int, int]) -> list[Finding]:
         )
         return [finding]
     patch = _padded(gap)
+    if not gap.across:
+        resized = describe_box(gap.before, gap.after, patch.box_before, patch.box_after, size)
+        if resized is not None:
+            return [replace(resized, sentence=resized.sentence + _push(gap))]
     inner = _narrowed(gap, patch)
     if inner:
         return [finding for each in inner for finding in describe_gap(each, size)]

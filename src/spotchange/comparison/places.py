@@ -35,3 +35,8 @@ def distance(right: int, down: int) -> str:
 def count(pixels: int) -> str:
     """ "1 pixel", "12 pixels"."""
     return f"{pixels:,} pixel" + ("" if pixels == 1 else "s")
+
+
+def with_article(words: str) -> str:
+    """ "an orange", "a red"."""
+    return f"{'an' if words[0] in 'aeiou' else 'a'} {words}"

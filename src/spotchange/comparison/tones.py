@@ -30,8 +30,9 @@ def describe_tones(before: Pixels, after: Pixels, differing: Mask) -> list[Findi
         return [noise]
     old, new = _sample(before, after, differing)
     coefficients, error = _fit(old, new)
-    difference = float(np.abs(old - new).mean())
-    if error > 0.1 * difference + 1.0 or difference < 0.5:
+    changed = (old != new).any(axis=1)
+    difference = float(np.abs(old - new)[changed].mean())
+    if error > 0.1 * difference + 1.0:
         return []
     height, width = before.shape[:2]
     kind, sentence = _name(coefficients, before, after)
@@ -47,9 +48,11 @@ def describe_tones(before: Pixels, after: Pixels, differing: Mask) -> list[Findi
 
 def _noise(before: Pixels, after: Pixels, differing: Mask) -> Finding | None:
     """Differences that no one sees and that cancel out from pixel to pixel: compression, dithering, a sensor."""
-    levels = before.astype(np.int16) - after
-    mean = cv2.blur(levels.astype(np.float32), (9, 9))
-    if np.abs(mean).max() > 6 or (np.abs(levels).max(axis=2) > 32).mean() > 1e-4:
+    one, other = (cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY).astype(np.float32) for pixels in (before, after))
+    levels = one - other  # of grey: compression blurs colours over several pixels
+    if np.abs(cv2.blur(levels, (15, 15))).max() > 8 or (np.abs(levels) > 40).mean() > 0.002:
+        return None
+    if np.abs(cv2.blur(before, (31, 31)).astype(np.int16) - cv2.blur(after, (31, 31))).max() > 14:
         return None
     height, width = before.shape[:2]
     return Finding(
@@ -70,7 +73,7 @@ def _sample(before: Pixels, after: Pixels, differing: Mask) -> tuple[npt.NDArray
 
 
 def _fit(old: npt.NDArray[np.float64], new: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.float64], float]:
-    """The affine map of colours (4, 3) that fits best, the worst twentieth left out, and its mean error."""
+    """The affine map of colours (4, 3) that fits best, and its mean error over the best nine tenths of what changed."""
     inputs = np.column_stack([old, np.ones(len(old))])
     # A level at the end of the range may have been cut off there: it is explained, but explains nothing.
     keep = ((new > 1) & (new < 254)).all(axis=1)
@@ -83,7 +86,8 @@ def _fit(old: npt.NDArray[np.float64], new: npt.NDArray[np.float64]) -> tuple[np
         errors = np.abs((inputs @ coefficients).clip(0, 255) - new).mean(axis=1)
         good = errors <= max(1.0, np.quantile(errors, 0.95))
         keep = inner & good
-    return coefficients, float(errors[good].mean())
+    changed = (old != new).any(axis=1)
+    return coefficients, float(np.sort(errors[changed])[: max(1, int(0.9 * changed.sum()))].mean())
 
 
 def _name(coefficients: npt.NDArray[np.float64], before: Pixels, after: Pixels) -> tuple[str, str]:

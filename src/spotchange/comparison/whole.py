@@ -200,7 +200,7 @@ def _other_size(before: Pixels, after: Pixels) -> list[Finding]:
 def _scaled(before: Pixels, after: Pixels) -> Finding | None:
     across, down = after.shape[1] / before.shape[1], after.shape[0] / before.shape[0]
     side = (min(before.shape[1], after.shape[1], 320), min(before.shape[0], after.shape[0], 320))
-    if min(side) < 8:
+    if min(side) < 8 or max(abs(across - 1), abs(down - 1)) < 0.02:
         return None
     small = [cv2.resize(pixels, side, interpolation=cv2.INTER_AREA).astype(np.float32) for pixels in (before, after)]
     difference = np.abs(small[0] - small[1])
