@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import struct
+from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
@@ -115,6 +116,22 @@ def image_size(source: str | os.PathLike[str] | bytes, *, max_pixels: int = MAX_
         raise
     except (OSError, ValueError) as error:
         raise ImageError(_why_not_opened(name, error)) from error
+
+
+def images_in(folder: Path) -> set[str]:
+    """Relative paths of the images below a folder; hidden files are left-over temporary ones and do not count."""
+    return {
+        path.relative_to(folder).as_posix()
+        for path in folder.rglob("*")
+        if path.suffix.lower() in SUFFIXES and not path.name.startswith(".") and path.is_file()
+    }
+
+
+def encode_image(picture: Image.Image, image_format: str = "png") -> bytes:
+    """The picture as a file: png, or jpeg at quality 92."""
+    packed = io.BytesIO()
+    picture.save(packed, image_format.upper(), **({"quality": 92} if image_format == "jpeg" else {}))
+    return packed.getvalue()
 
 
 def squash(picture: Image.Image, width: int, height: int | None = None) -> Pixels:

@@ -44,7 +44,8 @@ def test_json_follows_the_schema_and_the_heat_map_is_a_picture(tmp_path: Path) -
     assert next(iter(result)) == "schema_version"
     assert set(result) == {
         "schema_version", "caption", "changed", "change_score", "change_type", "alternatives", "regions",
-        "familiarity", "source", "warnings", "model", "seconds",
+        "familiarity", "source", "warnings", "model", "seconds", "identical", "preset", "findings", "diff_pixels",
+        "diff_ratio", "largest_difference",
     }  # fmt: skip
     assert (result["changed"], result["change_type"], result["source"]) == (True, "color", "model")
     assert {region["image"] for region in result["regions"]} == {"before", "after"}

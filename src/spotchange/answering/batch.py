@@ -12,7 +12,7 @@ from typing import Any
 from spotchange.answering.captioner import Captioner, CaptionOptions
 from spotchange.data.metadata import read_manifest
 from spotchange.errors import InputError, SpotchangeError
-from spotchange.images import SUFFIXES
+from spotchange.images import images_in
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,19 +35,10 @@ def pairs_from_folders(before: Path, after: Path) -> list[NamedPair]:
     for folder in (before, after):
         if not folder.is_dir():
             raise InputError(f"{folder} is not a folder")
-    names = sorted(pictures_in(before) & pictures_in(after))
+    names = sorted(images_in(before) & images_in(after))
     if not names:
         raise InputError(f"no picture has the same name in {before} and {after}")
     return [NamedPair(id=name, before=before / name, after=after / name) for name in names]
-
-
-def pictures_in(folder: Path) -> set[str]:
-    """Relative paths of the pictures below a folder."""
-    return {
-        path.relative_to(folder).as_posix()
-        for path in folder.rglob("*")
-        if path.suffix.lower() in SUFFIXES and path.is_file()
-    }
 
 
 def caption_pairs(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from spotchange.cli.model_options import MODEL_HELP, ModelOptions, parse_options
 from spotchange.cli.output import notes, print_json, print_line, progress
 from spotchange.errors import InputError
 from spotchange.results import Box
@@ -21,7 +22,8 @@ BATCH_SIZE = 16
 def caption(
     before: Annotated[Path | None, typer.Argument(help="The picture before, or a folder of them.")] = None,
     after: Annotated[Path | None, typer.Argument(help="The picture after, or a folder with the same names.")] = None,
-    model: Annotated[str, typer.Option(help="A model folder, or 'bundled'.")] = "bundled",
+    model: Annotated[str, typer.Option(help=MODEL_HELP)] = "bundled",
+    model_option: ModelOptions = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole result as JSON.")] = False,
     heatmap: Annotated[Path | None, typer.Option(help="Write both pictures, with what changed marked, here.")] = None,
     pairs: Annotated[Path | None, typer.Option(help="Caption every row of this manifest (JSON lines).")] = None,
@@ -53,7 +55,7 @@ def caption(
     from spotchange.answering import CaptionOptions, load
 
     options = CaptionOptions(beams=beam, threshold=threshold, ignore=boxes)
-    captioner = load(model, device=device, threads=threads)
+    captioner = load(model, device=device, threads=threads, model_options=parse_options(model_option))
     if many:
         results = _caption_many(captioner, named, out, options, batch_size, force=force)
     else:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from spotchange.cli.model_options import MODEL_HELP, ModelOptions, parse_options
 from spotchange.cli.output import notes, print_json, progress, show_tables, tables
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def evaluate(
-    model: Annotated[str, typer.Argument(help="A model folder, 'bundled', or a file of captions (JSON, JSON lines).")],
+    model: Annotated[str, typer.Argument(help="A file of captions, or: " + MODEL_HELP)],
     data_set: Annotated[Path, typer.Argument(metavar="DATASET", help="A folder with SPLIT/metadata.jsonl in it.")],
     split: Annotated[str, typer.Option(help="Which split; choose settings on val, report on test.")] = "val",
     as_json: Annotated[bool, typer.Option("--json", help="Print everything, item scores included, as JSON.")] = False,
@@ -33,6 +34,7 @@ def evaluate(
         str | None, typer.Option(metavar="NAME", help="Score as the set's papers do: levir-cc, ...")
     ] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first N pairs.")] = None,
+    model_option: ModelOptions = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     batch_size: Annotated[int, typer.Option(min=1, help="Pairs computed together.")] = 16,
     beam: Annotated[int, typer.Option(min=1, max=32, help="Sentences kept while searching.")] = 3,
@@ -65,6 +67,7 @@ def evaluate(
                 name,
                 rows,
                 device=device,
+                model_options=parse_options(model_option),
                 batch_size=batch_size,
                 beams=beam,
                 advance=lambda done: bar.advance(task, done),

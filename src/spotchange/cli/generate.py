@@ -14,6 +14,7 @@ from spotchange.config.scenes import SPLIT_SCENES, DatasetPlan, proportional_sce
 from spotchange.errors import InputError
 
 ALL = "all"
+COMPILING = "compiling the renderer, once on this machine; this takes a minute"
 
 
 def generate(
@@ -26,7 +27,12 @@ def generate(
     size: Annotated[str, typer.Option(help="Width x height of the pictures in pixels.")] = "480x320",
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     start: Annotated[int, typer.Option(min=0, help="Number of the first scene, to share work over machines.")] = 0,
-    preset: Annotated[str, typer.Option(help="clevr-change, or clevr-dc with strong camera moves.")] = "clevr-change",
+    preset: Annotated[
+        str,
+        typer.Option(
+            help="clevr-change, or clevr-dc whose cameras go around the scene; -narrow: older, smaller moves."
+        ),
+    ] = "clevr-change",
     quality: Annotated[str, typer.Option(help="faithful, or fast.")] = "faithful",
     references: Annotated[int, typer.Option(help="Different captions a pair, 6 to 9.")] = 6,
     changes: Annotated[str | None, typer.Option(help="Kinds of change, such as color,move; default all.")] = None,
@@ -55,12 +61,12 @@ def generate(
     scenes = _scenes(split, pairs)
     began = time.perf_counter()
 
+    from spotchange.kernels.compile import told_of_compiling
     from spotchange.scenes.dataset import generate_split
 
     where = pick_device(device)
-    notes().print("preparing the renderer (the first time on a machine this takes a minute)", style="dim")
     written = []
-    with progress() as bar:
+    with progress() as bar, told_of_compiling(lambda: bar.console.print(COMPILING, style="dim")):
         for plan in plans:
             task = bar.add_task(f"{plan.split}: pairs", total=2 * scenes[plan.split])
             written.append(

@@ -9,42 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from spotchange.comparison.kinds import CHANGE_TYPE_OF
-from spotchange.comparison.options import Box
+from spotchange.results import Finding
 
 Mask = npt.NDArray[np.bool_]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Finding:
-    """One thing that happened, with its places in both pictures."""
-
-    kind: str
-    """A key of `KINDS`."""
-    sentence: str
-    boxes_before: tuple[Box, ...] = ()
-    boxes_after: tuple[Box, ...] = ()
-    pixels: int = 0
-    """Differing pixels it explains."""
-    shift: tuple[int, int] | None = None
-    """Pixels the content moved right and down, where it moved."""
-    colours: tuple[str, str] | None = None
-    """Names of the old and the new colour, where it was recoloured."""
-    text_before: str | None = None
-    text_after: str | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return {
-            "kind": self.kind,
-            "sentence": self.sentence,
-            "boxes_before": [list(box) for box in self.boxes_before],
-            "boxes_after": [list(box) for box in self.boxes_after],
-            "pixels": self.pixels,
-            "shift": list(self.shift) if self.shift else None,
-            "colours": list(self.colours) if self.colours else None,
-            "text_before": self.text_before,
-            "text_after": self.text_after,
-        }
 
 
 @dataclass(frozen=True, kw_only=True)

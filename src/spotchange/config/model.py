@@ -8,13 +8,33 @@ from pydantic import Field, model_validator
 
 from spotchange.config.base import Settings
 
-Architecture = Literal["clip4idc", "clip-ft", "ft1", "ft2", "conventional", "idc-pcl", "baseline"]
+# The kinds of change that everyday pictures know; `spotchange.everyday.kinds` draws them.
+EVERYDAY_KINDS = (
+    "none",
+    "add",
+    "drop",
+    "move",
+    "replace",
+    "color",
+    "turn",
+    "split",
+    "resize",
+    "brighter",
+    "darker",
+    "blur",
+    "crop",
+    "mirror",
+    "gray",
+    "tint",
+)
+
+Architecture = Literal["clip4idc", "clip", "clip-ft", "ft1", "ft2", "conventional", "idc-pcl", "baseline"]
 
 
 class VisionSettings(Settings):
     """The pair encoder."""
 
-    backbone: Literal["vit", "resnet"] = "vit"
+    backbone: Literal["vit", "resnet", "efficientnet-lite0"] = "vit"
     """What sees one picture: a vision transformer, or a grid network with inter layers on top."""
     image_size: tuple[int, int] = (224, 224)
     """Height and width of the pictures the model sees, in pixels."""
@@ -47,6 +67,8 @@ class VisionSettings(Settings):
     resnet_fixed_statistics: bool = False
     """Keep the batch statistics that a resnet came with while its weights learn: where batches are too few to measure
     them anew."""
+    efficientnet: str | None = None
+    """Where an efficientnet-lite0 backbone's weights come from when a run starts: a file; null: random."""
     freeze_backbone: bool = False
     """Keep a resnet backbone as it came (the conventional baseline does)."""
 
@@ -67,6 +89,8 @@ class VisionSettings(Settings):
         if self.backbone == "resnet":
             stride = 2 ** (self.resnet_stage + 1)
             return -(-height // stride), -(-width // stride)
+        if self.backbone == "efficientnet-lite0":
+            return -(-height // 16), -(-width // 16)
         return height // self.patch, width // self.patch
 
     @model_validator(mode="after")
@@ -147,6 +171,11 @@ class HeadSettings(Settings):
     """Say for every patch whether it belongs to the change; without it the heat map is class-token attention."""
     change_types: tuple[str, ...] = ("none", "color", "texture", "add", "drop", "move")
     """Kinds of change, "none" first."""
+    nouns: int = Field(default=0, ge=0)
+    """Names for single things, and one for what has none, from a second look at a window round each; 0: no such look.
+    Needs efficientnet-lite0."""
+    colours: int = Field(default=12, ge=1)
+    """Colours that the second look tells apart."""
 
     @model_validator(mode="after")
     def _check(self) -> HeadSettings:
@@ -221,6 +250,23 @@ _IDC_PCL: dict[str, Any] = {
     "heads": {"change": True, "change_types": ["none", "changed"]},
 }
 
+# Two towers of our own in CLIP's place, below 24 MiB in fp16; heads of 64 as CLIP has them.
+_SCENE_TOWERS: dict[str, Any] = {
+    "vision": {
+        "image_size": [192, 288],
+        "stem": "conv",
+        "stem_channels": [32, 64],
+        "patch": 16,
+        "width": 256,
+        "heads": 4,
+        "layers": 12,
+        "activation": "gelu",
+        "output_width": 256,
+    },
+    "text": {"width": 256, "heads": 4, "layers": 3, "activation": "gelu", "context": 64},
+    "vocabulary": {"size": 80, "begin": 1, "end": 2, "pad": 0},
+}
+
 _BASELINE: dict[str, Any] = {
     "architecture": "baseline",
     # As the published systems see CLEVR-Change: the third stage of a frozen ResNet, 14x14 cells of 1,024 channels. A
@@ -281,6 +327,26 @@ PRESETS: dict[str, dict[str, Any]] = {
             }
         },
     ),
+    "scene-clip": _merged(_SCENE_TOWERS, {"architecture": "clip", "vision": {"n_inter": 0}, "captioner": None}),
+    # CLIP4IDC's final version on those towers: 9 blocks see one picture, 3 see both.
+    "scene-clip4idc": _merged(_SCENE_TOWERS, {"captioner": {"width": 256, "heads": 4}}),
+    # Everyday pictures: pretrained eyes, cells of 16 pixels, frames of sentences with slots for names.
+    "spotchange-everyday": {
+        "vision": {
+            "backbone": "efficientnet-lite0",
+            "image_size": [288, 288],
+            "width": 256,
+            "heads": 4,
+            "layers": 4,
+            "n_inter": 4,
+            "activation": "gelu",
+            "output_width": 256,
+        },
+        "text": {"encoder": False, "width": 256, "heads": 4, "layers": 0, "activation": "gelu", "context": 24},
+        "captioner": {"width": 256, "heads": 4, "encoder_layers": 0, "decoder_layers": 2, "memory": "last"},
+        "heads": {"change": True, "patch_change": True, "change_types": list(EVERYDAY_KINDS), "nouns": 525},
+        "vocabulary": {"size": 88, "begin": 1, "end": 2, "pad": 0},
+    },
     # Small enough to train on two CPU cores in a test or a first look.
     "spotchange-tiny": _merged(
         _FROM_SCRATCH,

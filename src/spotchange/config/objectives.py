@@ -47,6 +47,15 @@ class AdaptSettings(Settings):
     """Keep the dense truth as extra losses with these weights."""
 
 
+class PictureTextSettings(Settings):
+    """CLIP's own training: a single picture and a text about it find each other. Generated scenes stand in for the
+    web: several true clauses about a picture, no labels of patches."""
+
+    kind: Literal["picture-text"]
+    max_scale: float = Field(default=100.0, gt=1)
+    """Largest inverse temperature."""
+
+
 class CaptionSettings(Settings):
     """Say what changed: cross-entropy of the next word."""
 
@@ -56,6 +65,8 @@ class CaptionSettings(Settings):
     """sum: the mean loss of change pairs plus that of distractors; mean: one mean over all words."""
     dense: DenseTruthSettings | None = None
     """Keep the change head, the heat map and the dense truth trained with these weights."""
+    contrast: Weight = 0.0
+    """Weight of adaptation's loss beside the words, so that a model which learnt to rank still can; 0 leaves it out."""
 
 
 class PclTaskWeights(Settings):
@@ -116,12 +127,37 @@ class BaselineObjectiveSettings(Settings):
     """How often "before" and the distractor are exchanged; null: as published."""
 
 
-Objective = Annotated[
+class EverydaySettings(Settings):
+    """Everyday pictures, all at once: kind, place, frame of the sentence, names. Weights of the losses; 0: left out."""
+
+    kind: Literal["everyday"]
+    change: Weight = 1.0
+    """Per pair: the kind of change."""
+    mask: Weight = 4.0
+    """Per patch, after the pictures met: is this the thing that changed."""
+    words: Weight = 1.0
+    """The frame of the sentence."""
+    patches: Weight = 0.3
+    """Per patch, before the pictures meet: which thing is seen there."""
+    nouns: Weight = 1.0
+    """The name of a thing from a window round it, at every level of the tree of nouns."""
+    colours: Weight = 0.3
+    """Its colour."""
+    window: int = Field(default=128, ge=32)
+    """Side of the window for the second look, in pixels."""
+
+
+AnyObjective = (
     DenseSettings
+    | PictureTextSettings
     | AdaptSettings
     | CaptionSettings
     | PclPretrainSettings
     | PclFinetuneSettings
-    | BaselineObjectiveSettings,
+    | BaselineObjectiveSettings
+    | EverydaySettings
+)
+Objective = Annotated[
+    AnyObjective,
     Field(discriminator="kind"),
 ]

@@ -17,7 +17,7 @@ class StreamSource(Settings):
 
     kind: Literal["stream"]
     preset: str = "clevr-change"
-    """Rules of the world: clevr-change or clevr-dc."""
+    """Rules of the world: clevr-change, clevr-dc, or either with -narrow behind it, half the camera's moves."""
     scenes: dict[str, Any] = Field(default_factory=dict)
     """Single rules changed, by their names in the preset, e.g. `camera_jitter: 0.5`; `look` is set by `randomize`."""
     randomize: float | dict[str, float] = 0.0
@@ -83,6 +83,21 @@ class FeatureSource(Settings):
     """Of those scenes, whatever the run's own seed is: all runs share the folder."""
 
 
+class EverydaySource(Settings):
+    """Everyday things pasted on photos and rooms while training runs; none is seen twice."""
+
+    kind: Literal["everyday"]
+    library: str
+    """Folder of things and backgrounds, as `spotchange scenes add-objects` makes it."""
+    split: Literal["train", "held-out"] = "train"
+    """Things and backgrounds of this split alone."""
+    shares: dict[str, Annotated[float, Field(ge=0)]] = Field(default_factory=dict)
+    """How often kinds of change are drawn, relative to each other, where it differs from the usual."""
+    most_objects: int | None = Field(default=None, ge=1)
+    """Use only so many things, for a quick look."""
+    most_backgrounds: int | None = Field(default=None, ge=1)
+
+
 class MixedSource(Settings):
     """Whole batches from several sources in turn, drawn by weight."""
 
@@ -100,7 +115,9 @@ class MixedSource(Settings):
         return self
 
 
-DataSource = Annotated[StreamSource | DatasetSource | FeatureSource | MixedSource, Field(discriminator="kind")]
+DataSource = Annotated[
+    StreamSource | DatasetSource | FeatureSource | EverydaySource | MixedSource, Field(discriminator="kind")
+]
 
 
 class AugmentSettings(Settings):

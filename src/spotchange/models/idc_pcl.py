@@ -18,6 +18,7 @@ from spotchange.models.cross_modal import (
     words_see_back_beside_masks,
 )
 from spotchange.models.decoding import search
+from spotchange.models.decoding.torch_arrays import TorchArrays
 from spotchange.models.difference_encoder import DifferenceEncoder, StandardCells
 from spotchange.models.interface import DecodingOptions, Generated, VisualState
 from spotchange.models.text_encoder import WordEmbedding
@@ -156,4 +157,4 @@ class IdcPcl(nn.Module):
             rows_per_pair=search.rows_per_pair(options),
             max_words=options.max_words,
         )
-        return search.generate(steps, len(state), self.special, options, state.tokens.device)
+        return search.generate(steps, len(state), self.special, options, TorchArrays(state.tokens.device))

@@ -10,6 +10,7 @@ from torch import nn
 
 from spotchange.config.model import ModelSettings
 from spotchange.config.training import Recipe
+from spotchange.everyday.wording import build_tokenizer as everyday_tokenizer
 from spotchange.language.vocabulary import TOKENS, build_tokenizer
 from spotchange.models.baselines.skeleton import Baseline
 from spotchange.models.build import build_model, preprocessor_for, settings_for
@@ -99,9 +100,11 @@ def _go_on(loaded: LoadedModel, wanted: ModelSettings | None, tokenizer: Tokeniz
 
 
 def _tokenizer_for(settings: ModelSettings) -> Tokenizer:
-    """The scenes' own 80 words where the model has room for just those, else CLIP's word pieces."""
+    """The scenes' own 80 words where the model has room for just those, everyday frames, or CLIP's word pieces."""
     if settings.vocabulary.size == len(TOKENS):
         return build_tokenizer()
+    if settings.heads.nouns:
+        return everyday_tokenizer()
     from spotchange.models.weights.clip_tokenizer import clip_tokenizer
 
     return clip_tokenizer()

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from spotchange.models.decoding import search as decoding
+from spotchange.models.decoding.torch_arrays import TorchArrays
 from spotchange.models.interface import DecodingOptions, Generated, VisualState
 from spotchange.models.vision.grid_features import GridFeatures
 
@@ -108,7 +109,7 @@ class Baseline(nn.Module):
         """Sentences as token ids."""
         options = decoding.checked(options, context=self.context)
         steps = self.system.steps(state.extras, decoding.rows_per_pair(options))
-        return decoding.generate(steps, len(state), self.special, options, state.tokens.device)
+        return decoding.generate(steps, len(state), self.special, options, TorchArrays(state.tokens.device))
 
     def change_logits(self, state: VisualState) -> Tensor | None:
         """None: these systems say whether something changed in words only."""
