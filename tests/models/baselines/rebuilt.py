@@ -22,6 +22,7 @@ from spotchange.models.baselines.rsiccformer import RsiccFormer
 from spotchange.models.baselines.scorer import ScorerCbr
 from spotchange.models.baselines.skeleton import Seen, System
 from spotchange.models.decoding import search as decoding
+from spotchange.models.decoding.torch_arrays import TorchArrays
 from spotchange.models.interface import DecodingOptions
 
 Values = dict[str, Any]
@@ -44,7 +45,7 @@ def greedy(
     )
     special = decoding.SpecialIds(begin=begin, end=end, pad=pad)
     steps = system.steps(seen, 1)
-    made = decoding.generate(steps, len(seen["memory"]), special, options, torch.device("cpu"))
+    made = decoding.generate(steps, len(seen["memory"]), special, options, TorchArrays(torch.device("cpu")))
     return made.ids[:, 0], made.log_probabilities[:, 0]
 
 
