@@ -429,8 +429,8 @@ def chg2cap(oracle: Oracle) -> Values:
     ).eval()
     take_weights(oracle, system)
     seen = system.look(*(as_cells(oracle.features()[name]) for name in ("before", "after")))
-    shown = oracle.ids("captions_first_16")
-    ids = oracle.ids("captions_first_16", hyper["max_length"])
+    shown = oracle.ids("captions_first")
+    ids = oracle.ids("captions_first", hyper["max_length"])
     logits = system.read(seen, ids, ids != given["pad_id"])["logits"]
     lengths = torch.tensor(given["caption_lengths"])[:, None]
     counted = torch.arange(1, ids.shape[1])[None] < lengths
