@@ -6,9 +6,23 @@ import base64
 import random
 
 LOOKS = (
-    {"ground": "#ffffff", "ink": "#1f2328", "brand": "#0969da", "card": "#f6f8fa", "line": "#d0d7de", "font": "sans-serif"},
+    {
+        "ground": "#ffffff",
+        "ink": "#1f2328",
+        "brand": "#0969da",
+        "card": "#f6f8fa",
+        "line": "#d0d7de",
+        "font": "sans-serif",
+    },
     {"ground": "#fdf6e3", "ink": "#3b4252", "brand": "#b58900", "card": "#ffffff", "line": "#e0d7bf", "font": "serif"},
-    {"ground": "#10151c", "ink": "#e6edf3", "brand": "#2ea043", "card": "#1b222c", "line": "#30363d", "font": "sans-serif"},
+    {
+        "ground": "#10151c",
+        "ink": "#e6edf3",
+        "brand": "#2ea043",
+        "card": "#1b222c",
+        "line": "#30363d",
+        "font": "sans-serif",
+    },
 )
 WORDS = (
     "account active amount annual archive balance basic budget cancel carrier change charge client cloud contact "
@@ -91,9 +105,7 @@ def _pricing(g: random.Random) -> str:
 
 
 def _form(g: random.Random) -> str:
-    fields = "".join(
-        f"<label>{_words(g, 2)}<input value='{_words(g, 2)}'></label>" for _ in range(5)
-    )
+    fields = "".join(f"<label>{_words(g, 2)}<input value='{_words(g, 2)}'></label>" for _ in range(5))
     return (
         f"<h1>Delivery address</h1>{fields}<label>Country<select><option>Portugal</option></select></label>"
         f"<label>Notes<textarea rows='3'>{_words(g, 12)}</textarea></label><button>Save address</button> <a href='#'>Cancel</a>"
