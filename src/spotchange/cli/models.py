@@ -90,8 +90,10 @@ def import_weights(
     n_inter: Annotated[int | None, typer.Option(min=0, help="Blocks that see both pictures; a quarter.")] = None,
     image_size: Annotated[str | None, typer.Option(help="HEIGHTxWIDTH to use the model with.")] = None,
     resize: Annotated[str, typer.Option(help="squash: whole pictures; crop: their middle, as CLIP.")] = "squash",
+    words: Annotated[Path | None, typer.Option(help="IDC-PCL's dictionary: a word a line, or JSON.")] = None,
+    resnet: Annotated[str | None, typer.Option(help="The network of IDC-PCL's features: a folder or name.")] = None,
 ) -> None:
-    """Turn CLIP weights (OpenAI, open_clip, transformers) or a published CLIP4IDC checkpoint into a model folder."""
+    """Turn CLIP weights (OpenAI, open_clip, transformers) or a CLIP4IDC or IDC-PCL checkpoint into a model folder."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InputError(f"{out} exists already", hint="choose another --out, or remove it")
     if activation not in (None, "gelu", "quick_gelu"):
@@ -100,9 +102,13 @@ def import_weights(
 
     from spotchange.models.weights.imports import import_model, save_imported
 
-    imported = import_model(source, activation=activation, n_inter=n_inter, image_size=size, resize=resize)
+    imported = import_model(
+        source, activation=activation, n_inter=n_inter, image_size=size, resize=resize, words=words, resnet=resnet
+    )
     save_imported(imported, out)
     can = "captions" if imported.settings.captioner is not None else "ranks captions; train a caption stage on top"
+    if imported.settings.vision.backbone == "features":
+        can = "captions from grid features; give --resnet for pictures"
     notes().print(f"imported: {can}", markup=False)
     print_line(str(out))
 
@@ -150,7 +156,7 @@ app.command(epilog="Example: spotchange models export out/small/caption/best --o
 
 def _in_words(settings: ModelSettings) -> tuple[str, str, str, str]:
     vision, captioner = settings.vision, settings.captioner
-    eyes = "resnet" if vision.backbone == "resnet" else f"ViT {vision.width}/{vision.patch}"
+    eyes = vision.backbone if vision.backbone != "vit" else f"ViT {vision.width}/{vision.patch}"
     speaks = "-"
     if captioner is not None:
         speaks = f"{captioner.encoder_layers} + {captioner.decoder_layers} x {captioner.width}"

@@ -64,7 +64,7 @@ class PclTaskWeights(Settings):
     mlm: Weight = 8.0
     """Masked words, from the rest of the sentence and the pictures."""
     mvcl: Weight = 1.0
-    """Masked cells of one picture, told from all other cells of the batch."""
+    """Masked cells of one picture, told from other masked cells and from what the model makes of all the rest."""
     fda: Weight = 2.0
     """The true sentence, told from hard negatives."""
 
@@ -81,17 +81,19 @@ class PclPretrainSettings(Settings):
     kind: Literal["pcl-pretrain"]
     tasks: PclTaskWeights = PclTaskWeights()
     masked_words: float = Field(default=0.15, gt=0, lt=1)
-    """Share of the words that are to be predicted, the end token among them."""
+    """Chance of every word, and of the end token, to be predicted."""
     masked_cells: float = Field(default=0.15, gt=0, lt=1)
-    """Share of one picture's cells."""
+    """Chance of every cell of one picture to be hidden; at least one is."""
     mvcl_temperature: float = Field(default=1.0, gt=0)
     fda_temperature: float = Field(default=1.0, gt=0)
     negatives: tuple[int, int, int] = (2, 2, 2)
-    """False sentences for each true one: retrieved, with words replaced, with subjects confused."""
-    classes: int | None = Field(default=None, ge=2)
-    """Classes of the classification data in the mix; null: there are none."""
-    class_temperature: float = Field(default=0.1, gt=0)
-    """Of the contrastive loss between pictures by class; the paper does not give it."""
+    """False sentences for each true one: retrieved, with words replaced, with subjects confused. The published program
+    reads six a pair from a file whose name says TF-IDF: retrieved."""
+    denials: bool = False
+    """Where the data have pairs without a change: one negative of a change says that nothing changed, and those of a
+    pair without a change are other changes each time."""
+    class_margin: float = Field(default=0.4, ge=0, lt=1)
+    """Cosine above which pictures of different classes repel each other."""
 
 
 class PclFinetuneSettings(Settings):
@@ -104,6 +106,8 @@ class PclFinetuneSettings(Settings):
     masked_words: float = Field(default=0.15, gt=0, lt=1)
     judging: Weight = 1.0
     """Weight of distractor judging; 0 leaves it out."""
+    reduction: Literal["sum", "mean"] = "sum"
+    """sum: losses are summed over predicted words and over pairs, as published; mean: the mean of each."""
 
 
 Objective = Annotated[

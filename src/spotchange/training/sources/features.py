@@ -189,9 +189,9 @@ class ClassBatches:
         if len(known) < 2:
             raise DataError("classification data need at least two classes, and there is only one")
         if classes is None:
-            raise ConfigError("the data have classes: set stage.objective.classes to how many")
+            raise ConfigError("the data have classes: set model.heads.classes to how many")
         if known[0] < 0 or known[-1] >= classes:
-            raise ConfigError(f"a class is numbered {known[-1]}, but stage.objective.classes is {classes}")
+            raise ConfigError(f"a class is numbered {known[-1]}, but model.heads.classes is {classes}")
         self._read, self._batch, self._device = read, batch, device
         self._classes = np.array(class_ids)
         self._members = {each: np.flatnonzero(self._classes == each) for each in known}
