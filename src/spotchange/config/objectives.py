@@ -41,6 +41,8 @@ class AdaptSettings(Settings):
     """On data with distractors: use change pairs alone, because the few no-change sentences repeat."""
     distractor_as_before: float = Field(default=0.5, ge=0, le=1)
     """How often the scene's distractor picture replaces "before"."""
+    equal_captions: Literal["apart", "negatives"] = "apart"
+    """apart: pairs with the same sentence are not each other's negatives; negatives: they are, as published."""
     max_scale: float = Field(default=100.0, gt=1)
     """Largest inverse temperature."""
     dense: DenseTruthSettings | None = None
@@ -89,6 +91,9 @@ class PclPretrainSettings(Settings):
     negatives: tuple[int, int, int] = (2, 2, 2)
     """False sentences for each true one: retrieved, with words replaced, with subjects confused. The published program
     reads six a pair from a file whose name says TF-IDF: retrieved."""
+    fda_batch: Literal["texts", "pairs"] = "texts"
+    """texts: as many texts are read in a step of fda as pairs in others, so a seventh of the pairs for seven texts, as
+    published; pairs: all pairs, with all their texts."""
     denials: bool = False
     """Where the data have pairs without a change: one negative of a change says that nothing changed, and those of a
     pair without a change are other changes each time."""

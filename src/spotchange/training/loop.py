@@ -55,7 +55,12 @@ class Trainer:
         elif recipe.stage.compile:
             compile_regions(objective)
         self.parallel = accelerator.prepare(objective)
-        self.selection = Selection(self._metric(), patience=recipe.validation.patience)
+        self.selection = Selection(
+            self._metric(),
+            patience=recipe.validation.patience,
+            equal_is_better=recipe.validation.equal_is_better,
+            keep_after=recipe.validation.keep_after,
+        )
         self.step = 0
         self.elapsed = 0.0  # seconds of training over all commands, as of the last look at the clock
         self.finished = False

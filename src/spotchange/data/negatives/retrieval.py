@@ -85,7 +85,7 @@ class NegativeWriter:
         """
         known = [caption, *truths]
         chance = random.Random(f"{seed} {caption}")
-        if self.denials and false is None and says_no_change(caption):
+        if false is None and says_no_change(caption):
             return self._of_no_change(caption, chance)
         taken = {_plain(each) for each in known}
 
@@ -114,8 +114,17 @@ class NegativeWriter:
         return result
 
     def _of_no_change(self, caption: str, chance: random.Random) -> list[str]:
-        """Any sentences of pairs that did change: the same few each time would be known to be false by themselves."""
-        found = chance.sample(self._changes, min(sum(self.counts), len(self._changes)))
+        """Sentences of pairs that did change: such a sentence has no nouns to replace, and nothing to confuse.
+
+        With denials any of them, since the same few each time would be known to be false by themselves; else the most
+        similar.
+        """
+        wanted = min(sum(self.counts), len(self._changes))
+        if self.denials:
+            found = chance.sample(self._changes, wanted)
+        else:
+            near = (each for each in self._similar.ranked(caption) if not says_no_change(each))
+            found = list(islice(near, wanted))
         self._check_enough(found, caption)
         return found
 

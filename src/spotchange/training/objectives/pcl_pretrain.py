@@ -91,7 +91,9 @@ class PclPretrainObjective(PclObjective):
         assert batch.negative_mask is not None
         ids = torch.cat([batch.pairs.caption_ids[:, None], batch.negative_ids], dim=1)
         mask = torch.cat([batch.pairs.caption_mask[:, None], batch.negative_mask], dim=1)
-        scores = aligned_scores(self.model, self.model.encode_cells(self._cells(batch)), ids, mask)
+        kept = max(1, len(ids) // ids.shape[1]) if self.settings.fda_batch == "texts" else len(ids)
+        cells = self._cells(batch)[:kept]
+        scores = aligned_scores(self.model, self.model.encode_cells(cells), ids[:kept], mask[:kept])
         return _named(FDA, alignment_loss(scores, temperature=self.settings.fda_temperature))
 
     def classes(self, batch: TaskBatch) -> dict[str, Tensor]:
