@@ -277,6 +277,20 @@ def test_negatives_of_a_folder_are_written_once_and_belong_to_their_captions(fol
     assert (folders["pairs"] / "hard_negatives-2-2-2.json").is_file()
 
 
+def test_an_epoch_of_features_may_run_over_sentences(folders: dict[str, Path]) -> None:
+    pairs = open_pairs(folders["pairs"])
+    sentences = sum(len(row.captions) for row in pairs.rows)
+    source = FeatureBatches(open_store(folders["pairs"]), tokenizer=build_tokenizer(), max_words=24, pad=0, batch=1,
+                            seed=1, unit="sentences")  # fmt: skip
+    assert not source.paired
+    seen = []
+    for _ in range(sentences):
+        source.next_batch()
+        assert source.last_captions is not None
+        seen += source.last_captions.tolist()
+    assert sorted(seen) == list(range(sentences))
+
+
 def test_pairs_of_classes(folders: dict[str, Path]) -> None:
     ids = [0, 0, 1, 1, 2]
     source = ClassBatches(lambda rows: rows, ids, classes=3, batch=64, seed=1, device=CPU)

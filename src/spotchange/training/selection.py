@@ -34,7 +34,7 @@ class Selection:
             raise ConfigError(f"validation.metric '{self.metric}' is not measured; there are: {', '.join(results)}")
         value = results[self.metric]
         sign = -1.0 if self.metric.rpartition(".")[2] in _LOSSES else 1.0
-        if step <= self.keep_after or math.isnan(value) or not self._better(sign * value, sign):
+        if 0 < step <= self.keep_after or math.isnan(value) or not self._better(sign * value, sign):
             self.waited += 1
             return False
         self.best, self.best_step, self.waited = value, step, 0

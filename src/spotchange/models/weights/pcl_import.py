@@ -37,7 +37,7 @@ def import_pcl(
     values = settings_of(state, source=source)
     weights = weights_of(state, values, source=source)
     if resnet is not None:
-        values["vision"] |= _network(resnet)
+        values["vision"] |= _network(resnet, channels=values["vision"]["resnet_channels"][-1])
     tokenizer = word_tokenizer(_dictionary(words, values["vocabulary"]["size"]))
     settings = settings_for(ModelSettings.from_mapping(values, source=source), tokenizer)
     model = build_model(settings)
@@ -87,17 +87,22 @@ def _dictionary(path: Path | None, size: int) -> list[str]:
     return words
 
 
-def _network(source: str) -> dict[str, Any]:
-    """Vision settings for a ResNet in transformers' format."""
+def _network(source: str, *, channels: int) -> dict[str, Any]:
+    """Vision settings for a ResNet in transformers' format whose last grid has so many channels."""
     transformers = import_transformers()
     try:
         config = transformers.ResNetConfig.from_pretrained(source)
     except (OSError, ValueError) as error:
         reason = " ".join(str(error).split())[:200]
         raise ModelError(f"--resnet: cannot read a ResNet from {source}: {reason}") from error
+    if config.hidden_sizes[-1] != channels:
+        raise ModelError(
+            f"--resnet: {source} gives {config.hidden_sizes[-1]} channels, the checkpoint reads {channels}"
+        )
     return {
         "backbone": "resnet",
         "resnet": source,
+        "resnet_channels": list(config.hidden_sizes),
         "freeze_backbone": True,
         "resnet_depths": list(config.depths),
         "resnet_stride_first": bool(config.downsample_in_bottleneck),
