@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from spotchange.cli.decoding import Decode
 from spotchange.cli.output import notes, print_json, progress, tables
 
 if TYPE_CHECKING:
@@ -38,7 +39,9 @@ def evaluate(
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first N pairs.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     batch_size: Annotated[int, typer.Option(min=1, help="Pairs computed together.")] = 16,
+    decode: Annotated[Decode, typer.Option(help="greedy, as the papers decode, or beam.")] = Decode.BEAM,
     beam: Annotated[int, typer.Option(min=1, max=32, help="Sentences kept while searching.")] = 3,
+    max_words: Annotated[int, typer.Option(min=1, max=512, help="Longest caption, in tokens.")] = 32,
     meteor: Annotated[bool, typer.Option("--meteor/--no-meteor", help="METEOR takes the longest by far.")] = True,
     seed: Annotated[int, typer.Option(help="Seed of intervals and tests.")] = 0,
 ) -> None:
@@ -47,6 +50,7 @@ def evaluate(
     from spotchange.evaluation.run import EvaluationOptions
     from spotchange.evaluation.run import evaluate as run
 
+    beams = 1 if decode is Decode.GREEDY else beam
     options = EvaluationOptions(
         split=split,
         compare=compare,
@@ -56,7 +60,8 @@ def evaluate(
         protocol=protocol,
         device=device,
         batch_size=batch_size,
-        beams=beam,
+        beams=beams,
+        max_words=max_words,
         seed=seed,
         meteor=meteor,
     )
@@ -69,7 +74,8 @@ def evaluate(
                 rows,
                 device=device,
                 batch_size=batch_size,
-                beams=beam,
+                beams=beams,
+                max_words=max_words,
                 advance=lambda done: bar.advance(task, done),
             )
 

@@ -55,6 +55,7 @@ def outputs_of(
     device: str = "auto",
     batch_size: int = 16,
     beams: int = 3,
+    max_words: int = 32,
     advance: Callable[[int], None] = lambda done: None,
 ) -> SystemOutputs:
     """Let a system answer the rows.
@@ -64,7 +65,8 @@ def outputs_of(
         rows: the pairs.
         device: where a model computes.
         batch_size: pairs computed together.
-        beams: sentences kept while searching.
+        beams: sentences kept while searching; 1: greedy.
+        max_words: longest caption in tokens.
         advance: called with the number of further pairs answered.
     """
     if is_captions_file(system):
@@ -79,6 +81,7 @@ def outputs_of(
         rows,
         batch_size=batch_size,
         beams=beams,
+        max_words=max_words,
         advance=advance,
         fingerprint=folder_hash(model_folder(system)),
     )
@@ -90,6 +93,7 @@ def outputs_from_model(
     *,
     batch_size: int,
     beams: int,
+    max_words: int = 32,
     advance: Callable[[int], None] = lambda done: None,
     fingerprint: str | None = None,
 ) -> SystemOutputs:
@@ -98,7 +102,8 @@ def outputs_from_model(
 
     pairs = [(row.before_path, row.after_path) for row in rows]
     outputs = []
-    for answer in captioner.answer_many(pairs, options=CaptionOptions(beams=beams), batch_size=batch_size):
+    options = CaptionOptions(beams=beams, max_words=max_words)
+    for answer in captioner.answer_many(pairs, options=options, batch_size=batch_size):
         result = answer.result
         outputs.append(
             Output(
@@ -110,8 +115,9 @@ def outputs_from_model(
             )
         )
         advance(1)
+    decoding = f"{'greedy' if beams == 1 else f'beam{beams}'},{max_words}words"
     return SystemOutputs(
-        name=captioner.name, outputs=outputs, fingerprint=fingerprint, decoding=f"beam{beams}", captioner=captioner
+        name=captioner.name, outputs=outputs, fingerprint=fingerprint, decoding=decoding, captioner=captioner
     )
 
 
