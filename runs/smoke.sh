@@ -9,10 +9,10 @@ mkdir -p "$out"
 spotchange generate --pairs 24 --out "$out/data" --seed 1 --split train --size 120x80
 spotchange generate --pairs 12 --out "$out/data" --seed 2 --split val --size 120x80
 spotchange data check "$out/data"
-adapt=(spotchange train recipes/smoke/adapt.yaml --set data="$out/data" --set stage.steps=8 --set stage.objective.dense=null --out "$out/adapt")
+adapt=(spotchange train smoke/adapt --set data="$out/data" --set stage.steps=8 --set stage.objective.dense=null --out "$out/adapt")
 "${adapt[@]}" --until 4
 "${adapt[@]}" --resume
-spotchange train recipes/smoke/caption.yaml --set data="$out/data" --set stage.steps=8 --set stage.objective.dense=null --set stage.start_from="$out/adapt/best" --out "$out/caption"
+spotchange train smoke/caption --set data="$out/data" --set stage.steps=8 --set stage.objective.dense=null --set stage.start_from="$out/adapt/best" --out "$out/caption"
 spotchange evaluate "$out/caption/best" "$out/data" --split val --report "$out/report.html"
 
 pair=$(head -n 1 "$out/data/val/metadata.jsonl")

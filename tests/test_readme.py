@@ -20,8 +20,8 @@ SKIPPED = {
     "pip install": "needs the network",
     "python -m pip": "needs the network",
     "spotchange serve": "runs until stopped; the server has its own tests",
-    "spotchange train recipes/clip4idc": "needs CLIP weights or a GPU",
-    "spotchange train recipes/small": "needs a GPU",
+    "spotchange train clip4idc": "needs CLIP weights or a GPU",
+    "spotchange train small": "needs a GPU",
     "spotchange ablate": "needs a GPU",
     "spotchange data import": "needs the original data set",
     "python benchmarks": "timings have their own place",
@@ -46,7 +46,7 @@ def reason_to_skip(command: str) -> str | None:
 @pytest.mark.slow
 def test_readme_commands_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert len(commands()) >= 8
-    for link in ("recipes", "src", "docs"):
+    for link in ("src", "docs"):
         (tmp_path / link).symlink_to(REPOSITORY / link)
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     for command in commands():

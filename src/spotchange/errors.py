@@ -36,6 +36,10 @@ class ModelError(SpotchangeError):
     """A model folder or weight file is missing, incomplete or of the wrong shape."""
 
 
+class ReplyError(SpotchangeError):
+    """A model that was asked did not answer, or not in the form that was asked for."""
+
+
 class MissingExtraError(SpotchangeError):
     """An optional dependency is not installed."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import struct
+from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
@@ -58,15 +59,26 @@ def read_image(source: ImageSource, *, max_pixels: int = MAX_PIXELS, smallest_si
     Raises:
         ImageError: one line that says what is wrong with the picture.
     """
+    picture = read_stored(source, max_pixels=max_pixels, smallest_side=smallest_side)
+    try:
+        return _to_rgb(picture)
+    except (ValueError, OSError) as error:
+        raise ImageError(
+            f"{_name_of(source)}: cannot convert colour mode {picture.mode} ({_one_line(error)})"
+        ) from error
+
+
+def read_stored(source: ImageSource, *, max_pixels: int = MAX_PIXELS, smallest_side: int | None = None) -> Image.Image:
+    """Read a picture upright, with the transparency and the depth it is stored with; arguments as `read_image`."""
+    name = _name_of(source)
     if isinstance(source, Image.Image):
-        return _finish(source, name="picture", max_pixels=max_pixels)
+        return _load(source, name=name, max_pixels=max_pixels)
     if isinstance(source, np.ndarray):
-        return _finish(_from_array(source), name="array", max_pixels=max_pixels)
+        return _load(_from_array(source), name=name, max_pixels=max_pixels)
     if isinstance(source, bytes | bytearray | memoryview):
-        return _read_stream(io.BytesIO(source), "picture", max_pixels, smallest_side)
+        return _read_stream(io.BytesIO(source), name, max_pixels, smallest_side)
     if not isinstance(source, str | os.PathLike):
         raise ImageError(f"cannot read a picture from {type(source).__name__}")
-    name = os.fspath(source)
     try:
         stream = open(name, "rb")  # noqa: SIM115 - closed just below; only opening may raise these reasons
     except (OSError, ValueError) as error:
@@ -106,6 +118,22 @@ def image_size(source: str | os.PathLike[str] | bytes, *, max_pixels: int = MAX_
         raise ImageError(_why_not_opened(name, error)) from error
 
 
+def images_in(folder: Path) -> set[str]:
+    """Relative paths of the images below a folder; hidden files are left-over temporary ones and do not count."""
+    return {
+        path.relative_to(folder).as_posix()
+        for path in folder.rglob("*")
+        if path.suffix.lower() in SUFFIXES and not path.name.startswith(".") and path.is_file()
+    }
+
+
+def encode_image(picture: Image.Image, image_format: str = "png") -> bytes:
+    """The picture as a file: png, or jpeg at quality 92."""
+    packed = io.BytesIO()
+    picture.save(packed, image_format.upper(), **({"quality": 92} if image_format == "jpeg" else {}))
+    return packed.getvalue()
+
+
 def squash(picture: Image.Image, width: int, height: int | None = None) -> Pixels:
     """Scale to exactly `width` x `height` (default: a square), antialiased, whatever the proportions.
 
@@ -115,6 +143,12 @@ def squash(picture: Image.Image, width: int, height: int | None = None) -> Pixel
     size = (width, height or width)
     scaled = picture if picture.size == size else picture.resize(size, Image.Resampling.BICUBIC)
     return np.ascontiguousarray(np.asarray(scaled, dtype=np.uint8).transpose(2, 0, 1))
+
+
+def _name_of(source: object) -> str:
+    if isinstance(source, str | os.PathLike):
+        return os.fspath(source)
+    return "array" if isinstance(source, np.ndarray) else "picture"
 
 
 def _why_not_opened(name: str, error: Exception) -> str:
@@ -129,7 +163,7 @@ def _read_stream(stream: IO[bytes], name: str, max_pixels: int, smallest_side: i
     picture = _open(stream, name, max_pixels)
     if smallest_side is not None:
         picture.draft(None, (smallest_side, smallest_side))  # None: keep the colour mode
-    return _finish(picture, name=name, max_pixels=max_pixels)
+    return _load(picture, name=name, max_pixels=max_pixels)
 
 
 def _open(stream: IO[bytes], name: str, max_pixels: int) -> Image.Image:
@@ -166,17 +200,17 @@ def _check_size(picture: Image.Image, name: str, max_pixels: int) -> None:
         raise ImageError(f"{name} has {width}x{height} pixels, more than the limit of {max_pixels:,}")
 
 
-def _finish(picture: Image.Image, *, name: str, max_pixels: int) -> Image.Image:
-    """Decode, turn upright and bring to opaque 8-bit RGB."""
+def _load(picture: Image.Image, *, name: str, max_pixels: int) -> Image.Image:
+    """Decode and turn upright."""
     _check_size(picture, name, max_pixels)
     try:
         picture.load()
     except _DECODING_ERRORS as error:
         raise ImageError(f"{name} is damaged or truncated ({_one_line(error)})") from error
     try:
-        return _to_rgb(_upright(picture))
+        return _upright(picture)
     except (ValueError, OSError) as error:
-        raise ImageError(f"{name}: cannot convert colour mode {picture.mode} ({_one_line(error)})") from error
+        raise ImageError(f"{name}: cannot turn colour mode {picture.mode} ({_one_line(error)})") from error
 
 
 def _orientation(picture: Image.Image) -> int:

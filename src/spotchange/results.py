@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 Box = tuple[int, int, int, int]  # x, y, width, height in pixels of the picture given
 
 
@@ -27,6 +27,39 @@ class Region:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One thing that happened, with its places in both pictures."""
+
+    kind: str
+    """A key of `comparison.KINDS`."""
+    sentence: str
+    boxes_before: tuple[Box, ...] = ()
+    boxes_after: tuple[Box, ...] = ()
+    pixels: int = 0
+    """Differing pixels it explains."""
+    shift: tuple[int, int] | None = None
+    """Pixels the content moved right and down, where it moved."""
+    colours: tuple[str, str] | None = None
+    """Names of the old and the new colour, where it was recoloured."""
+    text_before: str | None = None
+    text_after: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {
+            "kind": self.kind,
+            "sentence": self.sentence,
+            "boxes_before": [list(box) for box in self.boxes_before],
+            "boxes_after": [list(box) for box in self.boxes_after],
+            "pixels": self.pixels,
+            "shift": list(self.shift) if self.shift else None,
+            "colours": list(self.colours) if self.colours else None,
+            "text_before": self.text_before,
+            "text_after": self.text_after,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
 class CaptionResult:
     """What is said about two pictures; `to_dict` is the JSON of the command line, the batch file and the API."""
 
@@ -37,10 +70,21 @@ class CaptionResult:
     alternatives: tuple[Alternative, ...] = ()
     regions: tuple[Region, ...] = ()
     familiarity: float | None = None
-    source: Literal["model", "pixels"] = "model"
+    source: str = "model"
+    """Who answered: "model" (a captioning model), "pixels" (the comparison), or another answerer's kind."""
     warnings: tuple[str, ...] = ()
     model: str = ""
     seconds: float = 0.0
+    identical: bool = False
+    """Every pixel is the same."""
+    preset: str | None = None
+    """The tolerances of the verdict, where the comparison gave it: exact, tolerant or photos."""
+    findings: tuple[Finding, ...] = ()
+    """What the comparison saw, most important first."""
+    diff_pixels: int | None = None
+    diff_ratio: float | None = None
+    largest_difference: float | None = None
+    """Pixels that count as differing, their share, and the largest YIQ distance (0 to 1); None without comparison."""
     schema_version: int = field(default=SCHEMA_VERSION)
 
     def to_dict(self) -> dict[str, Any]:
@@ -49,4 +93,5 @@ class CaptionResult:
         values["alternatives"] = [asdict(each) for each in self.alternatives]
         values["regions"] = [asdict(each) | {"box": list(each.box)} for each in self.regions]
         values["warnings"] = list(self.warnings)
+        values["findings"] = [each.to_dict() for each in self.findings]
         return {"schema_version": values.pop("schema_version"), **values}

@@ -23,6 +23,7 @@ class ScriptedModel:
 
     sentences: tuple[str, ...] = ("the cube moved", "nothing has changed")
     logits: tuple[float, ...] | None = (0.0, 0.0, 0.0, 0.0, 0.0, 4.0)
+    without_denial: str | None = None  # said where "nothing" may not be
     hot: tuple[int, int, int] = (1, 2, 3)  # picture, row, column
     features: float = 0.0
     seen: list[DecodingOptions] = field(default_factory=list)
@@ -43,6 +44,8 @@ class ScriptedModel:
 
     def generate(self, state: VisualState, options: DecodingOptions) -> Generated:
         self.seen.append(options)
+        if self.without_denial is not None and ScriptedWords.NOTHING in dict(options.word_penalties):
+            self.sentences = (self.without_denial, *self.sentences)
         count = min(options.candidates, len(self.sentences))
         ids = torch.arange(count)[None, :, None].expand(len(state), -1, 1)
         lengths = torch.ones(len(state), count, dtype=torch.long)
@@ -51,10 +54,12 @@ class ScriptedModel:
 
 
 class ScriptedWords:
-    """A tokenizer that knows two words."""
+    """A tokenizer that knows three words."""
+
+    NOTHING = 9
 
     def token_to_id(self, word: str) -> int | None:
-        return {"left": 7, "right": 8}.get(word)
+        return {"left": 7, "right": 8, "nothing": self.NOTHING}.get(word)
 
 
 @dataclass

@@ -39,10 +39,24 @@ def test_the_sentence_follows_the_verdict(pictures: Pictures) -> None:
     assert unchanged.warnings == ()
 
 
-def test_a_sentence_that_contradicts_the_score_is_flagged(pictures: Pictures) -> None:
+def test_a_change_the_head_does_not_see_is_not_told(pictures: Pictures) -> None:
     result = scripted(ScriptedModel(sentences=("the cube moved",), logits=(9.0, 0, 0, 0, 0, 0))).caption(*pictures)
-    assert result.caption == "the cube moved"
-    assert "disagree" in result.warnings[0]
+    assert (result.caption, result.changed, result.change_type) == ("there is no change", False, "none")
+    assert "disagreed" in result.warnings[0]
+    assert [each.text for each in result.alternatives] == ["the cube moved"]
+
+
+def test_a_change_every_candidate_denies_is_told_without_the_words_of_denial(pictures: Pictures) -> None:
+    model = ScriptedModel(sentences=("nothing has changed", "there is no change"), without_denial="the cube moved")
+    result = scripted(model).caption(*pictures)
+    assert (result.caption, result.changed, result.change_type) == ("the cube moved", True, "move")
+    assert "disagreed" in result.warnings[0]
+    assert (9, 1e4) in model.seen[1].word_penalties  # "nothing"
+
+
+def test_even_a_model_that_can_only_deny_does_not_contradict_its_verdict(pictures: Pictures) -> None:
+    result = scripted(ScriptedModel(sentences=("nothing has changed",))).caption(*pictures)
+    assert (result.caption, result.changed) == ("something has changed", True)
 
 
 def test_a_model_without_a_head_says_it_in_words(pictures: Pictures) -> None:

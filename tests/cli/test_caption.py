@@ -44,7 +44,8 @@ def test_json_follows_the_schema_and_the_heat_map_is_a_picture(tmp_path: Path) -
     assert next(iter(result)) == "schema_version"
     assert set(result) == {
         "schema_version", "caption", "changed", "change_score", "change_type", "alternatives", "regions",
-        "familiarity", "source", "warnings", "model", "seconds",
+        "familiarity", "source", "warnings", "model", "seconds", "identical", "preset", "findings", "diff_pixels",
+        "diff_ratio", "largest_difference",
     }  # fmt: skip
     assert (result["changed"], result["change_type"], result["source"]) == (True, "color", "model")
     assert {region["image"] for region in result["regions"]} == {"before", "after"}
@@ -124,6 +125,34 @@ def test_contradictions_are_refused(arguments: list[str], message: str) -> None:
     done = run(*arguments)
     assert isinstance(done.exception, InputError)
     assert message in done.exception.message
+
+
+@pytest.mark.parametrize("name", ["pairs.jsonl", "notes.txt", "before.png", "other.jsonl"])
+def test_files_that_hold_no_results_are_not_written_over(tmp_path: Path, name: str) -> None:
+    for path, source in zip(("before.png", "after.png"), example("colour"), strict=True):
+        Image.open(source).save(tmp_path / path)
+    manifest = tmp_path / "pairs.jsonl"
+    manifest.write_text('{"id": "a", "before_file_name": "before.png", "after_file_name": "after.png"}\n')
+    (tmp_path / "notes.txt").write_text("my notes\n")
+    (tmp_path / "other.jsonl").write_text('{"id": "a", "before_file_name": "x.png", "after_file_name": "y.png"}\n')
+    kept = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    done = run("--pairs", manifest, "--out", tmp_path / name)
+    assert isinstance(done.exception, InputError), done.output
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == kept
+    forced = run("--pairs", manifest, "--out", tmp_path / name, "--force")
+    if name in ("pairs.jsonl", "before.png"):  # what is read is never written over
+        assert isinstance(forced.exception, InputError)
+        assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == kept
+    else:
+        assert forced.exit_code == 0
+        assert json.loads((tmp_path / name).read_text())["caption"]
+
+
+def test_the_heat_map_is_not_written_over_a_picture(tmp_path: Path) -> None:
+    before, after = example("colour")
+    done = run(before, after, "--heatmap", after)
+    assert isinstance(done.exception, InputError)
+    assert "one of the pictures" in done.exception.message
 
 
 def test_the_home_folder_may_be_read_only(tmp_path: Path) -> None:

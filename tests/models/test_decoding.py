@@ -13,11 +13,12 @@ from spotchange.errors import InputError
 from spotchange.models.clip4idc import Clip4idc
 from spotchange.models.decoding import search as decoding
 from spotchange.models.decoding.search import SpecialIds
+from spotchange.models.decoding.torch_arrays import TorchArrays
 from spotchange.models.interface import DecodingOptions
 
 SPECIAL = SpecialIds(begin=1, end=2, pad=0)
 VOCABULARY = 5
-CPU = torch.device("cpu")
+CPU = TorchArrays(torch.device("cpu"))
 
 
 class Language:

@@ -16,7 +16,8 @@ from spotchange.language.vocabulary import build_tokenizer
 from spotchange.models.build import build_model, vocabulary_of
 from spotchange.models.interface import DecodingOptions
 from spotchange.models.vision.preprocess import Preprocessor
-from spotchange.models.weights.folder import INDEX, LoadedModel, load_model, save_model
+from spotchange.models.weights.description import INDEX
+from spotchange.models.weights.folder import LoadedModel, load_model, save_model
 
 
 @pytest.fixture

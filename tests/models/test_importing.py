@@ -147,6 +147,8 @@ def test_command_line(clip4idc: dict[str, Tensor], tmp_path: Path) -> None:
     assert json.loads(shown.stdout)["parameters"] == sum(each.numel() for each in loaded.model.parameters())
     again = CliRunner().invoke(app, ["import", str(path), "--out", str(out)])
     assert isinstance(again.exception, InputError)
+    assert "--force" in str(again.exception.hint)
+    assert CliRunner().invoke(app, ["import", str(path), "--out", str(out), "--force"]).exit_code == 0
     listed = CliRunner().invoke(app, ["list", "--json"])
     assert "spotchange-small" in json.loads(listed.stdout)
 

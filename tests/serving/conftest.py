@@ -24,6 +24,7 @@ from PIL import Image
 from spotchange.answering import Captioner, load
 
 OUTSIDE = "outside.log"
+KEY = "open-sesame"
 # Loaded by every server's interpreter: writes down each name it looks up and each address it calls beyond loopback.
 WATCH = f"""
 import sys
@@ -129,7 +130,8 @@ class RunningServer:
 def start_server(model: Path, *options: str, folder: Path, **environment: str) -> RunningServer:
     """Start `spotchange serve` on a free port and wait until it is ready."""
     (folder / "sitecustomize.py").write_text(WATCH)
-    environment |= {"TMPDIR": str(folder), "PYTHONPATH": str(folder)}
+    search = os.pathsep.join(part for part in (str(folder), os.environ.get("PYTHONPATH")) if part)
+    environment |= {"TMPDIR": str(folder), "PYTHONPATH": search}
     environment |= {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "2"}
     started = time.monotonic()
     process = subprocess.Popen(
@@ -203,5 +205,13 @@ def api_server(model_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 def page_server(model_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     """A server with the page, for a whole test file."""
     server = start_server(model_folder, folder=tmp_path_factory.mktemp("server"))
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="module")
+def locked_server(model_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    """A server with the page and a key, for a whole test file."""
+    server = start_server(model_folder, folder=tmp_path_factory.mktemp("locked"), SPOTCHANGE_API_KEY=KEY)
     yield server
     server.stop()

@@ -31,6 +31,12 @@ FIELDS = [
     "warnings",
     "model",
     "seconds",
+    "identical",
+    "preset",
+    "findings",
+    "diff_pixels",
+    "diff_ratio",
+    "largest_difference",
 ]
 LOCAL = {"base_url": "http://127.0.0.1:8000"}
 SMALL = ServerSettings(

@@ -12,6 +12,7 @@ import gradio as gr
 import pytest
 
 from spotchange.serving.api.problems import Problem
+from spotchange.serving.page.files import check_source, confine
 from spotchange.serving.page.inputs import files_input, picture_input
 from spotchange.serving.page.pair_files import pairs_of_folders, pairs_of_zip
 from spotchange.serving.settings import ServerSettings
@@ -20,7 +21,8 @@ Draw = Callable[..., bytes]
 SETTINGS = ServerSettings(max_picture_bytes=5_000, max_page_pairs=3)
 
 
-def test_a_picture_is_handed_over_undecoded(tmp_path: Path) -> None:
+def test_a_picture_is_handed_over_undecoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GRADIO_TEMP_DIR", str(tmp_path))
     component = picture_input("Before")
     file = tmp_path / "not-a-picture.png"
     file.write_bytes(b"text")
@@ -28,11 +30,32 @@ def test_a_picture_is_handed_over_undecoded(tmp_path: Path) -> None:
     assert component.preprocess(None) is None
 
 
-@pytest.mark.parametrize("address", ["http://example.invalid/a.png", "https://example.invalid", "file:///etc/passwd"])
-def test_addresses_are_refused(address: str) -> None:
-    for component in (picture_input("Before"), files_input("Zip", name="zip")):
-        with pytest.raises(gr.Error, match="not its address"):
-            asyncio.run(component.async_move_resource_to_block_cache(address))
+@pytest.mark.parametrize(
+    "path", ["http://example.invalid/a.png", "file:///etc/passwd", "/etc/passwd", "\0", "a" * 9999]
+)
+def test_files_from_elsewhere_are_refused(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GRADIO_TEMP_DIR", str(tmp_path / "uploads"))
+    components = [picture_input("Before"), files_input("Zip", name="zip"), gr.Number(), gr.DownloadButton()]
+    blocks = SimpleNamespace(blocks=dict(enumerate(components)), has_launched=False)
+    confine(blocks, examples=tmp_path)  # type: ignore[arg-type]
+    assert blocks.has_launched
+    for component in components:
+        with pytest.raises(gr.Error, match=r"not (its address|uploaded here)"):
+            asyncio.run(component.async_move_resource_to_block_cache(path))
+        with pytest.raises(gr.Error, match=r"not (its address|uploaded here)"):
+            component.move_resource_to_block_cache(path)
+    with pytest.raises(gr.Error):
+        components[0].preprocess(SimpleNamespace(path=path))
+
+
+def test_a_link_out_of_the_uploads_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "uploads").mkdir()
+    (tmp_path / "secret").write_text("x")
+    (tmp_path / "uploads" / "link").symlink_to(tmp_path / "secret")
+    for path in (tmp_path / "uploads" / "link", tmp_path / "uploads" / ".." / "secret", tmp_path / "uploads"):
+        with pytest.raises(gr.Error, match="not uploaded here"):
+            check_source(path, [tmp_path / "uploads"])
+    check_source(tmp_path / "secret", [tmp_path])
 
 
 def test_no_stub_is_written_beside_the_code() -> None:

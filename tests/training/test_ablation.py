@@ -8,18 +8,19 @@ from pathlib import Path
 import pytest
 
 from spotchange.config.ablation import Ablation
+from spotchange.config.recipes import RECIPES
 from spotchange.errors import ConfigError
 from spotchange.training.ablation.table import Row, as_json, collect, plan, rank_correlation, run_jobs
 from spotchange.training.stopping import StopRequest
 
-FOLDER = Path(__file__).resolve().parents[2] / "recipes" / "ablations"
+FOLDER = RECIPES / "ablations"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.yaml"))
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_cell_of_every_ablation_is_valid(name: str) -> None:
     path = FOLDER / f"{name}.yaml"
-    assert path.read_text().startswith(f"# spotchange ablate recipes/ablations/{name}.yaml ")
+    assert path.read_text().startswith(f"# spotchange ablate {name} ")
     ablation = Ablation.from_yaml(path)
     jobs = plan(ablation, Path("out"))
     assert len({job.out for job in jobs}) == len(jobs)

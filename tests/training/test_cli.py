@@ -11,9 +11,8 @@ from typer.testing import CliRunner
 
 from spotchange.cli.ablate import ablate
 from spotchange.cli.train import train
+from spotchange.config.recipes import RECIPES
 from spotchange.errors import SpotchangeError
-
-RECIPES = Path(__file__).resolve().parents[2] / "recipes"
 
 
 def invoke(command, *arguments: str):

@@ -14,6 +14,7 @@ from PIL import Image
 
 from spotchange.config.ablation import Ablation
 from spotchange.config.objectives import PclPretrainSettings, PclTaskWeights
+from spotchange.config.recipes import RECIPES
 from spotchange.config.sources import DatasetSource, FeatureSource, StreamSource
 from spotchange.config.training import Recipe
 from spotchange.data.caches.features import FeatureFacts, FeatureRow, read_feature_rows, write_features
@@ -377,7 +378,7 @@ def test_a_mix_trains_resumes_exactly_and_hands_over_to_fine_tuning(folders: dic
 
 @pytest.mark.parametrize("name", ["idc-pcl", "idc-pcl-data"])
 def test_one_setting_reaches_all_stages_of_an_ablation(name: str, tmp_path: Path) -> None:
-    path = Path(__file__).resolve().parents[2] / "recipes" / "ablations" / f"{name}.yaml"
+    path = RECIPES / "ablations" / f"{name}.yaml"
     jobs = plan(Ablation.from_yaml(path, ["stages.pretrain.model.vision.resnet=somewhere"]), tmp_path)
     assert len({job.chain for job in jobs}) == {"idc-pcl": 16, "idc-pcl-data": 8}[name]
     for job in jobs:

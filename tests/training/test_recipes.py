@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import yaml
 
+from spotchange.config.recipes import RECIPES as FOLDER
 from spotchange.config.training import Recipe
 
-FOLDER = Path(__file__).resolve().parents[2] / "recipes"
 RECIPES = sorted(path.relative_to(FOLDER).as_posix() for path in FOLDER.rglob("*.yaml"))
 
 
@@ -21,7 +19,7 @@ def is_training_recipe(name: str) -> bool:
 def test_recipe_is_valid_and_opens_with_its_command(name: str) -> None:
     recipe = Recipe.from_yaml(FOLDER / name)
     first = (FOLDER / name).read_text().splitlines()[0]
-    assert first.startswith(f"# spotchange train recipes/{name} ")
+    assert first.startswith(f"# spotchange train {name.removesuffix('.yaml')} ")
     assert Recipe.from_mapping(yaml.safe_load(recipe.to_yaml()), source="again") == recipe
 
 

@@ -1,8 +1,8 @@
 """The seam: pairs of images in, answers out, whoever answers."""
 
-from spotchange.answering.build import build_answerer, load, model_folder
+from spotchange.answering.build import LoadOptions, build_answerer, load, model_folder
 from spotchange.answering.captioner import Captioner
-from spotchange.answering.interface import Answer, Answerer, AnswererCard, CaptionOptions
+from spotchange.answering.interface import Answer, Answerer, AnswererCard, CaptionOptions, Outcome
 from spotchange.answering.pair import ImagePair, LazyImage
 
 __all__ = [
@@ -13,6 +13,8 @@ __all__ = [
     "Captioner",
     "ImagePair",
     "LazyImage",
+    "LoadOptions",
+    "Outcome",
     "build_answerer",
     "load",
     "model_folder",

@@ -12,7 +12,7 @@ from typing import Any
 from spotchange.answering.captioner import Captioner, CaptionOptions
 from spotchange.data.metadata import read_manifest
 from spotchange.errors import InputError, SpotchangeError
-from spotchange.images import SUFFIXES
+from spotchange.images import images_in
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,19 +35,10 @@ def pairs_from_folders(before: Path, after: Path) -> list[NamedPair]:
     for folder in (before, after):
         if not folder.is_dir():
             raise InputError(f"{folder} is not a folder")
-    names = sorted(pictures_in(before) & pictures_in(after))
+    names = sorted(images_in(before) & images_in(after))
     if not names:
         raise InputError(f"no picture has the same name in {before} and {after}")
     return [NamedPair(id=name, before=before / name, after=after / name) for name in names]
-
-
-def pictures_in(folder: Path) -> set[str]:
-    """Relative paths of the pictures below a folder."""
-    return {
-        path.relative_to(folder).as_posix()
-        for path in folder.rglob("*")
-        if path.suffix.lower() in SUFFIXES and path.is_file()
-    }
 
 
 def caption_pairs(
@@ -64,6 +55,25 @@ def caption_pairs(
             yield {"id": pair.id, **answer.result.to_dict()}
 
 
+def check_results_file(out: Path, inputs: Sequence[Path], *, force: bool) -> None:
+    """Refuse to write over anything but results, before any time is spent on them.
+
+    Args:
+        out: where results will be written.
+        inputs: what is read; never written over, whatever is asked for.
+        force: replace a file that holds something else.
+    """
+    place = out.resolve()
+    if any(place == each.resolve() for each in inputs):
+        raise InputError(f"--out {out} is one of the inputs", hint="choose another --out file")
+    if out.is_dir():
+        raise InputError(f"--out {out} is a folder")
+    if not force:
+        for earlier in (out, _partial(out)):
+            for _ in _whole_lines(earlier):
+                pass
+
+
 def write_results(
     captioner: Captioner,
     pairs: Sequence[NamedPair],
@@ -72,17 +82,19 @@ def write_results(
     options: CaptionOptions,
     batch_size: int,
     advance: Callable[[int], None],
+    force: bool = False,
 ) -> list[dict[str, Any]]:
     """Write `out`, continuing what an earlier run left; pairs that failed are tried again.
 
     Lines collect in `out`.partial as they are made, so an interrupted run loses at most one batch;
-    the finished file appears under its own name at once.
+    the finished file appears under its own name at once. With `force` nothing old is looked at.
     """
-    partial = out.with_name(out.name + ".partial")
+    partial = _partial(out)
     known = {pair.id for pair in pairs}
     if len(known) < len(pairs):
         raise InputError("two pairs have the same id")
-    done = {line["id"]: line for source in (out, partial) for line in _whole_lines(source) if "error" not in line}
+    earlier = () if force else (out, partial)
+    done = {line["id"]: line for source in earlier for line in _whole_lines(source) if "error" not in line}
     done = {name: line for name, line in done.items() if name in known}
     advance(len(done))
     missing = [pair for pair in pairs if pair.id not in done]
@@ -105,15 +117,31 @@ def write_results(
     return results
 
 
+def _partial(out: Path) -> Path:
+    return out.with_name(out.name + ".partial")
+
+
 def _whole_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """Results of an earlier run; a last line that was cut off is left out."""
-    if not path.exists():
-        return
-    for number, text in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+    """Results of an earlier run; a last line that was cut off is left out, and nothing else."""
+    try:
+        text = path.read_bytes().decode("utf-8", "replace") if path.exists() else ""
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+    lines = text.splitlines(keepends=True)
+    for number, each in enumerate(lines, start=1):
         try:
-            line = json.loads(text)
-        except ValueError:
-            continue
-        if not isinstance(line, dict) or not isinstance(line.get("id"), str):
-            raise InputError(f"{path}:{number} is not a caption result", hint="choose another --out file")
+            line = json.loads(each)
+        except (ValueError, RecursionError):
+            if number == len(lines) > 1 and not each.endswith("\n"):
+                return
+            line = None
+        if not _is_result(line):
+            hint = "choose another --out file; --force replaces this one"
+            raise InputError(f"{path}:{number} is not a caption result", hint=hint)
         yield line
+
+
+def _is_result(line: Any) -> bool:
+    if not isinstance(line, dict) or not isinstance(line.get("id"), str):
+        return False
+    return isinstance(line.get("error"), str) or {"schema_version", "caption", "changed"} <= line.keys()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,59 +16,85 @@ from spotchange.models.weights.bundled import BUNDLED, bundled_folder
 if TYPE_CHECKING:
     from spotchange.answering.model import ModelAnswerer
 
-Factory = Callable[[str, str, int | None], Answerer]
+
+@dataclass(frozen=True, kw_only=True)
+class LoadOptions:
+    """Where and how an answerer runs; who starts a program chooses these, never a request."""
+
+    device: str = "auto"
+    threads: int | None = None
+    runtime: str = "auto"
+    model_options: Mapping[str, str] = field(default_factory=dict)  # the answerer's own settings, as texts
 
 
-def load(model: str | os.PathLike[str] = BUNDLED, *, device: str = "auto", threads: int | None = None) -> Captioner:
+Factory = Callable[[str, LoadOptions], Answerer]
+
+
+def load(
+    model: str | os.PathLike[str] = BUNDLED,
+    *,
+    device: str = "auto",
+    threads: int | None = None,
+    runtime: str = "auto",
+    model_options: Mapping[str, str] | None = None,
+) -> Captioner:
     """Load a model folder, the model that ships with the package, or any other answerer by its name.
 
     Args:
-        model: a folder written by `spotchange train` or `spotchange models import`, "bundled", or "pixels".
+        model: a folder written by `spotchange train` or `spotchange models import`, "bundled", "pixels",
+            "vlm:FOLDER_OR_HUB_NAME" or "openai:BASE_URL#MODEL".
         device: auto, cpu, cuda or cuda:N.
         threads: CPU threads to use; None leaves the runtime's choice.
+        runtime: auto, onnx or torch; auto takes torch where there is a GPU or no ONNX export.
+        model_options: settings of a vision-language model, such as {"prompt": "clevr-change"}.
     """
-    return Captioner(build_answerer(model, device=device, threads=threads))
+    options = LoadOptions(device=device, threads=threads, runtime=runtime, model_options=model_options or {})
+    return Captioner(build_answerer(model, options))
 
 
-def build_answerer(
-    model: str | os.PathLike[str] = BUNDLED, *, device: str = "auto", threads: int | None = None
-) -> Answerer:
+def build_answerer(model: str | os.PathLike[str] = BUNDLED, options: LoadOptions | None = None) -> Answerer:
     """Whoever answers for `model`: the part before a colon, or the whole name, is looked up in `ANSWERERS`."""
-    name = os.fspath(model)
+    name, options = os.fspath(model), options or LoadOptions()
     factory = ANSWERERS.get(name.partition(":")[0], _folder_answerer)
-    return factory(name, device, threads)
+    return factory(name, options)
 
 
-def model_answerer(model: str, *, device: str = "auto", threads: int | None = None) -> ModelAnswerer:
+def model_answerer(
+    model: str, *, device: str = "auto", threads: int | None = None, runtime: str = "auto"
+) -> ModelAnswerer:
     """A model folder's network with its calibration."""
-    import torch
-
     from spotchange.answering.calibration import Calibration, Familiarity
+    from spotchange.answering.choose_runtime import load_runtime
     from spotchange.answering.model import ModelAnswerer
-    from spotchange.answering.torch_runtime import TorchRuntime
-    from spotchange.models.weights.folder import load_model
 
-    if threads is not None:
-        torch.set_num_threads(threads)
     folder = model_folder(model)
-    runtime = TorchRuntime(load_model(folder, device=choose_device(device)))
-    return ModelAnswerer(runtime, calibration=Calibration.read(folder), familiarity=Familiarity.read(folder))
+    network = load_runtime(folder, runtime=runtime, device=device, threads=threads)
+    return ModelAnswerer(network, calibration=Calibration.read(folder), familiarity=Familiarity.read(folder))
 
 
-def _folder_answerer(name: str, device: str, threads: int | None) -> Answerer:
-    return model_answerer(name, device=device, threads=threads)
+def _folder_answerer(name: str, options: LoadOptions) -> Answerer:
+    if options.model_options:
+        raise InputError("--model-option is for vision-language models", hint="vlm:... or openai:...")
+    return model_answerer(name, device=options.device, threads=options.threads, runtime=options.runtime)
 
 
-def _pixel_answerer(name: str, device: str, threads: int | None) -> Answerer:
+def _pixel_answerer(name: str, options: LoadOptions) -> Answerer:
     from spotchange.answering.pixels import PixelAnswerer
 
     return PixelAnswerer()
 
 
-# Everything that answers. A name that is not here is a model folder.
+def _vlm_answerer(name: str, options: LoadOptions) -> Answerer:
+    from spotchange.answering.vlm.build import build_vlm
+
+    return build_vlm(name, options.model_options, device=options.device)
+
+
+# Everything that answers beside our own models. A name that is not here is a model folder, or the bundled one.
 ANSWERERS: dict[str, Factory] = {
-    BUNDLED: _folder_answerer,
     "pixels": _pixel_answerer,
+    "vlm": _vlm_answerer,
+    "openai": _vlm_answerer,
 }
 
 
@@ -79,20 +106,3 @@ def model_folder(model: str | os.PathLike[str]) -> Path:
     if not folder.is_dir():
         raise ModelError(f"no model folder at {folder}", hint="give a folder, or 'bundled'")
     return folder
-
-
-def choose_device(device: str) -> str:
-    """The device to compute on; a GPU when there is one and the caller leaves the choice."""
-    import torch
-
-    if device == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        parsed = torch.device(device)
-    except RuntimeError:
-        raise InputError(f"unknown device {device!r}", hint="auto, cpu, cuda or cuda:0") from None
-    if parsed.type == "cuda" and not torch.cuda.is_available():
-        raise InputError("no CUDA device is available here", hint="use --device cpu")
-    if parsed.type not in {"cpu", "cuda", "mps"}:
-        raise InputError(f"device {device!r} is not supported", hint="auto, cpu, cuda or cuda:0")
-    return device

@@ -46,8 +46,10 @@ class Captioner:
 
     def answer(self, before: ImageSource, after: ImageSource, *, options: CaptionOptions = DEFAULTS) -> Answer:
         """The result with its heat map."""
-        (answer,) = self.answerer.answer([ImagePair.of(before, after).load()], options)
-        return answer
+        (outcome,) = self.answerer.answer([ImagePair.of(before, after).load()], options)
+        if isinstance(outcome, SpotchangeError):
+            raise outcome
+        return outcome
 
     def caption_many(
         self, pairs: Iterable[Pair], *, options: CaptionOptions = DEFAULTS, batch_size: int = 16
@@ -76,7 +78,7 @@ class Captioner:
     ) -> Iterator[Answer | SpotchangeError]:
         """Answers in order; the next batch is decoded while this one is computed.
 
-        With `keep_errors` a pair that cannot be read gives its error instead of raising it.
+        With `keep_errors` a pair that cannot be read or answered gives its error instead of raising it.
         """
         source = iter(pairs)
         with ThreadPoolExecutor(max_workers=READERS) as readers:
@@ -87,17 +89,18 @@ class Captioner:
             ahead = read_ahead()
             while ahead:
                 current, ahead = ahead, read_ahead()
-                read = [_result_or_error(each, keep_errors) for each in current]
+                read = [_read_or_error(each) for each in current]
                 good = [each for each in read if not isinstance(each, SpotchangeError)]
-                answers = iter(self.answerer.answer(good, options) if good else [])
+                outcomes = iter(self.answerer.answer(good, options) if good else [])
                 for each in read:
-                    yield each if isinstance(each, SpotchangeError) else next(answers)
+                    outcome = each if isinstance(each, SpotchangeError) else next(outcomes)
+                    if isinstance(outcome, SpotchangeError) and not keep_errors:
+                        raise outcome
+                    yield outcome
 
 
-def _result_or_error(reading: Future[ImagePair], keep_errors: bool) -> ImagePair | SpotchangeError:
+def _read_or_error(reading: Future[ImagePair]) -> ImagePair | SpotchangeError:
     try:
         return reading.result()
     except SpotchangeError as error:
-        if keep_errors:
-            return error
-        raise
+        return error

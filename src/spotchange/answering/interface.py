@@ -16,6 +16,7 @@ from PIL import Image
 
 from spotchange.answering.pair import ImagePair
 from spotchange.drawing import side_by_side
+from spotchange.errors import SpotchangeError
 from spotchange.results import Box, CaptionResult
 
 Heat = npt.NDArray[np.float32]
@@ -80,6 +81,9 @@ class AnswererCard:
     device: str = "cpu"
 
 
+Outcome = Answer | SpotchangeError
+
+
 class Answerer(Protocol):
     """Answers pairs of images. Safe to call from several threads."""
 
@@ -97,10 +101,9 @@ class Answerer(Protocol):
         """How many CPU threads the calling thread's next answers may use."""
         ...
 
-    def answer(self, pairs: Sequence[ImagePair], options: CaptionOptions) -> list[Answer]:
-        """One answer per pair, in order; the pairs are computed as one batch.
+    def answer(self, pairs: Sequence[ImagePair], options: CaptionOptions) -> Sequence[Outcome]:
+        """One outcome per pair, in order; the pairs are computed as one batch.
 
-        Raises:
-            SpotchangeError: one line that says why no answer is possible.
+        A pair that cannot be answered gives its error in its place: nothing is invented, and no other pair suffers.
         """
         ...

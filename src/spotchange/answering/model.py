@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 
+from spotchange.answering.agreement import denies_wrongly, denying_words, in_agreement
 from spotchange.answering.calibration import Calibration, Familiarity
 from spotchange.answering.ignore import without_heat, without_ignored
 from spotchange.answering.interface import Answer, AnswererCard, CaptionOptions, Heat
@@ -19,12 +21,14 @@ from spotchange.language.checker import change_type_of, says_no_change
 from spotchange.models.interface import DecodingOptions
 from spotchange.results import Alternative, CaptionResult, Region
 
+Scores = npt.NDArray[np.float64]  # (pairs,)
+
 HOT = 0.5  # heat of a patch that belongs to a region
 
 UNFAMILIAR = (
     "these pictures are far from what the model was trained on; the answer compares their pixels and names no objects"
 )
-DISAGREE = "the sentence and the change score disagree; look at the pictures"
+IN_DOUBT = "the model's own words disagreed with its change score; look at the pictures"
 
 
 class ModelAnswerer:
@@ -37,6 +41,7 @@ class ModelAnswerer:
         # Words the tokenizer does not know cannot be generated anyway.
         ids = ((runtime.token_id(word), penalty) for word, penalty in calibration.word_penalties.items())
         self._word_penalties = tuple((id, penalty) for id, penalty in ids if id is not None)
+        self._denying_words = denying_words(runtime.token_id)
 
     @property
     def card(self) -> AnswererCard:
@@ -64,17 +69,12 @@ class ModelAnswerer:
         return [replace(each, result=replace(each.result, seconds=seconds, model=name)) for each in answers]
 
     def _run(self, pairs: Sequence[ImagePair], options: CaptionOptions) -> list[Answer]:
-        encoded = self.runtime.encode([pair.before.pil for pair in pairs], [pair.after.pil for pair in pairs])
-        decoding = DecodingOptions(
-            method="beam" if options.beams > 1 else "greedy",
-            beams=options.beams,
-            candidates=options.beams,
-            max_words=options.max_words,
-            word_penalties=self._word_penalties,
-        )
-        candidates = self.runtime.generate(encoded, decoding)
+        encoded = self._encode(pairs)
+        candidates = self.runtime.generate(encoded, _decoding(options, self._word_penalties))
         logits = encoded.change_logits
         scores = None if logits is None else self.calibration.change_scores(logits)
+        denied = [] if scores is None else self._denied(candidates, scores, options)
+        retold = dict(zip(denied, self._retell([pairs[place] for place in denied], options), strict=True))
         known = None if self.familiarity is None else self.familiarity.scores(encoded.features)
         return [
             self._verdict(
@@ -83,11 +83,30 @@ class ModelAnswerer:
                 place,
                 options=options,
                 candidates=candidates[place],
+                retold=retold.get(place, []),
                 change_score=None if scores is None else float(scores[place]),
                 familiarity=None if known is None else float(known[place]),
             )
             for place, pair in enumerate(pairs)
         ]
+
+    def _encode(self, pairs: Sequence[ImagePair]) -> Encoded:
+        return self.runtime.encode([pair.before.pil for pair in pairs], [pair.after.pil for pair in pairs])
+
+    def _denied(self, candidates: list[list[Alternative]], scores: Scores, options: CaptionOptions) -> list[int]:
+        """Places of pairs that the change head calls changed and every candidate calls unchanged."""
+        changed = scores >= self._threshold(options)
+        return [place for place, each in enumerate(candidates) if changed[place] and denies_wrongly(each)]
+
+    def _retell(self, pairs: Sequence[ImagePair], options: CaptionOptions) -> list[list[Alternative]]:
+        """Candidates without the words that deny a change; so rare that the pairs are simply encoded again."""
+        if not pairs:
+            return []
+        penalties = self._word_penalties + self._denying_words
+        return self.runtime.generate(self._encode(pairs), _decoding(options, penalties))
+
+    def _threshold(self, options: CaptionOptions) -> float:
+        return self.calibration.threshold if options.threshold is None else options.threshold
 
     def _verdict(
         self,
@@ -97,6 +116,7 @@ class ModelAnswerer:
         *,
         options: CaptionOptions,
         candidates: list[Alternative],
+        retold: list[Alternative],
         change_score: float | None,
         familiarity: float | None,
     ) -> Answer:
@@ -104,16 +124,11 @@ class ModelAnswerer:
             answer = answer_from_pixels(pair, options)
             result = replace(answer.result, familiarity=round(familiarity, 4), warnings=(UNFAMILIAR,))
             return replace(answer, result=result)
-        warnings: list[str] = []
         if change_score is None:
             # A model without a change head tells it in words.
             change_score = 0.0 if says_no_change(candidates[0].text) else 1.0
-        threshold = self.calibration.threshold if options.threshold is None else options.threshold
-        changed = change_score >= threshold
-        agreeing = [each for each in candidates if says_no_change(each.text) != changed]
-        if not agreeing:
-            warnings.append(DISAGREE)
-        best = (agreeing or candidates)[0]
+        changed = change_score >= self._threshold(options)
+        best = in_agreement([*candidates, *retold], changed=changed)
         heat = without_heat(encoded.heat[place], pair.before.size, options.ignore)
         logits = None if encoded.change_logits is None else encoded.change_logits[place]
         result = CaptionResult(
@@ -124,7 +139,7 @@ class ModelAnswerer:
             alternatives=tuple(each for each in candidates if each.text != best.text),
             regions=_regions(heat, pair) if changed else (),
             familiarity=None if familiarity is None else round(familiarity, 4),
-            warnings=tuple(warnings),
+            warnings=() if best in candidates else (IN_DOUBT,),
         )
         return Answer(result=result, heat=heat, pair=pair)
 
@@ -134,6 +149,16 @@ class ModelAnswerer:
         if logits is not None and len(logits) > 2:  # else the head tells change from none, and the sentence the kind
             return self.card.change_types[1 + int(np.argmax(logits[1:]))]
         return change_type_of(text)
+
+
+def _decoding(options: CaptionOptions, word_penalties: tuple[tuple[int, float], ...]) -> DecodingOptions:
+    return DecodingOptions(
+        method="beam" if options.beams > 1 else "greedy",
+        beams=options.beams,
+        candidates=options.beams,
+        max_words=options.max_words,
+        word_penalties=word_penalties,
+    )
 
 
 def _regions(heat: Heat, pair: ImagePair) -> tuple[Region, ...]:

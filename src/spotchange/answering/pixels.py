@@ -1,38 +1,79 @@
-"""The pixel comparison as an answerer: which regions differ, and how much, without knowing what is shown."""
+"""The exact comparison as an answerer: a verdict from every pixel, and what happened in words."""
 
 from __future__ import annotations
 
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from spotchange.answering.coarse_pixels import compare_pixels
-from spotchange.answering.interface import Answer, AnswererCard, CaptionOptions
-from spotchange.answering.pair import ImagePair
-from spotchange.results import CaptionResult
+from spotchange.answering.interface import Answer, AnswererCard, CaptionOptions, Heat
+from spotchange.answering.pair import ImagePair, LazyImage
+from spotchange.comparison import Comparison, ComparisonOptions, compare
+from spotchange.results import CaptionResult, Region
+
+HEAT_CELLS = 64  # along the longer side
+FLAT_SHARE = 0.35  # of neighbouring pixels that are exactly equal: screenshots have more, photographs less
 
 
+@dataclass(frozen=True, kw_only=True)
 class PixelAnswerer:
-    """Answers any pair from its pixels alone."""
+    """Answers any pair from its pixels alone, within stated tolerances."""
 
-    card = AnswererCard(name="pixels", architecture="pixel comparison")
-    workers = os.cpu_count() or 1
+    options: ComparisonOptions | None = None
+    """None: exact, or photos where both images look like photographs."""
+
+    @property
+    def card(self) -> AnswererCard:
+        return AnswererCard(name="pixels", architecture="pixel comparison")
+
+    @property
+    def workers(self) -> int:
+        return os.cpu_count() or 1
 
     def set_threads(self, count: int) -> None:
-        """One comparison runs on one thread anyway."""
+        import cv2
+
+        cv2.setNumThreads(count)
 
     def answer(self, pairs: Sequence[ImagePair], options: CaptionOptions) -> list[Answer]:
         """One answer per pair."""
-        return [self._answer(pair, options) for pair in pairs]
+        return [answer_from_pixels(pair, options, self.options) for pair in pairs]
 
-    def _answer(self, pair: ImagePair, options: CaptionOptions) -> Answer:
-        started = time.perf_counter()
-        answer = answer_identical(pair) if pair.identical else answer_from_pixels(pair, options)
-        seconds = round(time.perf_counter() - started, 4)
-        return replace(answer, result=replace(answer.result, seconds=seconds, model=self.card.name))
+
+def answer_from_pixels(
+    pair: ImagePair, options: CaptionOptions, comparison_options: ComparisonOptions | None = None
+) -> Answer:
+    """What the pixels alone tell; `options.ignore` is added to the comparison's own."""
+    started = time.perf_counter()
+    chosen = comparison_options or ComparisonOptions(preset="photos" if is_photo(pair) else "exact")
+    chosen = replace(chosen, ignore=(*chosen.ignore, *options.ignore))
+    found = compare(pair.before, pair.after, chosen)
+    result = result_of(found, seconds=round(time.perf_counter() - started, 4))
+    return Answer(result=result, heat=heat_of(found), pair=pair)
+
+
+def result_of(found: Comparison, *, seconds: float = 0.0) -> CaptionResult:
+    """A comparison as the result that every answerer gives."""
+    return CaptionResult(
+        caption=found.summary,
+        changed=found.changed,
+        change_score=1.0 if found.changed else 0.0,
+        change_type=found.change_type,
+        regions=tuple(_regions(found)),
+        source="pixels",
+        warnings=found.notes,
+        model="pixels",
+        seconds=seconds,
+        identical=found.identical,
+        preset=found.preset,
+        findings=found.findings,
+        diff_pixels=found.diff_pixels,
+        diff_ratio=found.diff_ratio,
+        largest_difference=found.largest_difference,
+    )
 
 
 def answer_identical(pair: ImagePair) -> Answer:
@@ -43,20 +84,46 @@ def answer_identical(pair: ImagePair) -> Answer:
         change_score=0.0,
         change_type="none",
         source="pixels",
+        identical=True,
+        diff_pixels=0,
+        diff_ratio=0.0,
+        largest_difference=0.0,
     )
     return Answer(result=result, heat=np.zeros((2, 1, 1), np.float32), pair=pair)
 
 
-def answer_from_pixels(pair: ImagePair, options: CaptionOptions) -> Answer:
-    """What the pixels alone tell."""
-    difference = compare_pixels(pair.before.pil, pair.after.pil, ignore=options.ignore)
-    changed = difference.changed if options.threshold is None else difference.score >= options.threshold
-    result = CaptionResult(
-        caption=difference.sentence,
-        changed=changed,
-        change_score=difference.score,
-        change_type=None if changed else "none",
-        regions=difference.regions,
-        source="pixels",
-    )
-    return Answer(result=result, heat=np.stack([difference.heat] * 2), pair=pair)
+def heat_of(found: Comparison) -> Heat:
+    """The mask as heat (2, rows, columns): the same places in both images."""
+    height, width = found.mask.shape
+    scale = HEAT_CELLS / max(height, width, 1)
+    rows, columns = (max(1, min(side, round(side * scale))) for side in (height, width))
+    return np.stack([found.heat(rows, columns)] * 2)
+
+
+def is_photo(pair: ImagePair) -> bool:
+    """Whether both images look like photographs: sensor noise leaves few neighbours exactly equal."""
+    return all(_equal_neighbours(image) < FLAT_SHARE for image in (pair.before, pair.after))
+
+
+def _equal_neighbours(image: LazyImage) -> float:
+    pixels = image.pixels
+    step = max(1, pixels.shape[0] // 256)  # some rows tell as much as all
+    rows = pixels[::step]
+    if rows.shape[1] < 2:
+        return 1.0
+    return float((rows[:, 1:] == rows[:, :-1]).all(axis=2).mean())
+
+
+def _regions(found: Comparison) -> list[Region]:
+    """The findings' boxes; a change without one is marked by the bounds of all that differs."""
+    regions: dict[tuple[str, tuple[int, int, int, int]], Region] = {}
+    for finding in found.findings:
+        for box in finding.boxes_before:
+            regions.setdefault(("before", box), Region(image="before", box=box, score=1.0))
+        for box in finding.boxes_after:
+            regions.setdefault(("after", box), Region(image="after", box=box, score=1.0))
+    if found.changed and not regions and found.mask.any():
+        down, across = np.nonzero(found.mask)
+        box = (int(across.min()), int(down.min()), int(np.ptp(across)) + 1, int(np.ptp(down)) + 1)
+        return [Region(image="before", box=box, score=1.0), Region(image="after", box=box, score=1.0)]
+    return list(regions.values())

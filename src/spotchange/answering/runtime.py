@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -64,3 +64,20 @@ class RankingRuntime(ModelRuntime, Protocol):
     def embed_texts(self, texts: Sequence[str]) -> Floats:
         """(texts, width), unit length; what is too long for the model is cut."""
         ...
+
+
+def alternatives(
+    ids: npt.NDArray[np.int64],
+    log_probabilities: Floats,
+    lengths: npt.NDArray[np.int64],
+    decode: Callable[[Sequence[int]], str],
+) -> list[list[Alternative]]:
+    """Generated sentences (N, candidates, words) as texts with their mean log-probability per token."""
+    means = log_probabilities.sum(axis=-1) / np.maximum(lengths, 1)
+    return [
+        [
+            Alternative(text=decode(words), score=round(float(mean), 4))
+            for words, mean in zip(sentences, scores, strict=True)
+        ]
+        for sentences, scores in zip(ids.tolist(), means, strict=True)
+    ]

@@ -10,7 +10,8 @@ import torch
 from PIL import Image
 
 from spotchange.answering.interface import AnswererCard
-from spotchange.answering.runtime import Encoded, Floats
+from spotchange.answering.runtime import Encoded, Floats, alternatives
+from spotchange.errors import InputError
 from spotchange.models.interface import DecodingOptions
 from spotchange.models.weights.folder import LoadedModel
 from spotchange.results import Alternative
@@ -62,15 +63,9 @@ class TorchRuntime:
     def generate(self, encoded: Encoded, options: DecodingOptions) -> list[list[Alternative]]:
         with torch.inference_mode():
             generated = self.model.generate(encoded.state, options)
-        lengths = generated.lengths.clamp(min=1)
-        means = (generated.log_probabilities.sum(dim=-1) / lengths).float().cpu().numpy()
-        return [
-            [
-                Alternative(text=self.loaded.decode(ids), score=round(float(mean), 4))
-                for ids, mean in zip(sentences, scores, strict=True)
-            ]
-            for sentences, scores in zip(generated.ids.tolist(), means, strict=True)
-        ]
+        arrays = (generated.ids, generated.log_probabilities.float(), generated.lengths)
+        ids, log_probabilities, lengths = (each.cpu().numpy() for each in arrays)
+        return alternatives(ids, log_probabilities, lengths, self.loaded.decode)
 
     def embed_pairs(self, before: Sequence[Image.Image], after: Sequence[Image.Image]) -> Floats:
         with torch.inference_mode():
@@ -91,3 +86,18 @@ class TorchRuntime:
     @property
     def _device(self) -> torch.device:
         return next(self.model.parameters()).device
+
+
+def choose_device(device: str) -> str:
+    """The device to compute on; a GPU when there is one and the caller leaves the choice."""
+    if device == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        parsed = torch.device(device)
+    except RuntimeError:
+        raise InputError(f"unknown device {device!r}", hint="auto, cpu, cuda or cuda:0") from None
+    if parsed.type == "cuda" and not torch.cuda.is_available():
+        raise InputError("no CUDA device is available here", hint="use --device cpu")
+    if parsed.type not in {"cpu", "cuda", "mps"}:
+        raise InputError(f"device {device!r} is not supported", hint="auto, cpu, cuda or cuda:0")
+    return device

@@ -8,17 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from spotchange.cli.output import notes, print_json, tables
-from spotchange.errors import InputError, ModelError
+from spotchange.errors import ModelError
 
 if TYPE_CHECKING:
     from spotchange.config.ablation import Ablation
     from spotchange.training.ablation.table import Row
 
-_FOLDER = Path("recipes") / "ablations"
-
 
 def ablate(
-    recipe: Annotated[str, typer.Argument(metavar="NAME|RECIPE", help="A name in recipes/ablations, or a file.")],
+    recipe: Annotated[str, typer.Argument(metavar="NAME|RECIPE", help="A name (`spotchange config list`) or a file.")],
     changes: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting: --set seeds=[1,2,3]")
     ] = None,
@@ -34,10 +32,11 @@ def ablate(
 ) -> None:
     """Run the papers' tables: cells that differ in named keys only, with the same budget and several seeds."""
     from spotchange.config.ablation import Ablation
+    from spotchange.config.recipes import ABLATIONS, find_recipe
     from spotchange.training.stopping import StopRequest
 
     stop = StopRequest(minutes=minutes)
-    ablation = Ablation.from_yaml(_find(recipe), changes)
+    ablation = Ablation.from_yaml(find_recipe(recipe, within=ABLATIONS), changes)
     folder = out or Path("out") / "ablations" / ablation.name
 
     from spotchange.training.ablation.parallel import run_side_by_side
@@ -63,16 +62,6 @@ def ablate(
         _print_table(ablation, rows)
     if failed:
         raise ModelError("; ".join(f"{name}: {reason}" for name, reason in failed.items()))
-
-
-def _find(recipe: str) -> Path:
-    if recipe.endswith((".yaml", ".yml")) or Path(recipe).is_file():
-        return Path(recipe)
-    path = _FOLDER / f"{recipe}.yaml"
-    if not path.is_file():
-        known = ", ".join(sorted(each.stem for each in _FOLDER.glob("*.yaml")))
-        raise InputError(f"no ablation is called '{recipe}'", hint=f"known here: {known or 'none'}; or give a file")
-    return path
 
 
 def _print_table(ablation: Ablation, rows: list[Row]) -> None:

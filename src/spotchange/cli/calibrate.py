@@ -54,6 +54,7 @@ def export(
     stored: Annotated[str, typer.Option(help="How weights are stored: float32, float16 or bfloat16.")] = "float16",
     shard_mib: Annotated[int, typer.Option(min=1, help="Largest weight file, in MiB.")] = 15,
     keep_text_encoder: Annotated[bool, typer.Option(help="Keep what only retrieval needs.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace the model that --out holds.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON.")] = False,
 ) -> None:
     """Write a small copy of a model for captioning: half precision, in shards, without the text encoder.
@@ -62,10 +63,11 @@ def export(
     """
     from spotchange.answering import model_folder
     from spotchange.models.weights.averaging import average
-    from spotchange.models.weights.folder import save_model
+    from spotchange.models.weights.folder import check_replaceable, save_model
 
     if stored not in {"float32", "float16", "bfloat16"}:
         raise InputError(f"--stored {stored!r}: choose float32, float16 or bfloat16")
+    check_replaceable(out, force=force)
     folders = [model_folder(name) for name in models]
     folder, loaded = folders[0], average(folders)
     kept = ("recipe.yaml", "README.md", "calibration.json")

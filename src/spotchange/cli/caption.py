@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from spotchange.cli.decoding import Decode
+from spotchange.cli.model_options import MODEL_HELP, ModelOptions, parse_options
 from spotchange.cli.output import notes, print_json, print_line, progress
 from spotchange.errors import InputError
 from spotchange.results import Box
@@ -22,7 +23,8 @@ BATCH_SIZE = 16
 def caption(
     before: Annotated[Path | None, typer.Argument(help="The picture before, or a folder of them.")] = None,
     after: Annotated[Path | None, typer.Argument(help="The picture after, or a folder with the same names.")] = None,
-    model: Annotated[str, typer.Option(help="A model folder, or 'bundled'.")] = "bundled",
+    model: Annotated[str, typer.Option(help=MODEL_HELP)] = "bundled",
+    model_option: ModelOptions = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole result as JSON.")] = False,
     heatmap: Annotated[Path | None, typer.Option(help="Write both pictures, with what changed marked, here.")] = None,
     pairs: Annotated[Path | None, typer.Option(help="Caption every row of this manifest (JSON lines).")] = None,
@@ -36,6 +38,7 @@ def caption(
     threads: Annotated[int | None, typer.Option(min=1, help="CPU threads to use.")] = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Pairs computed together.")] = BATCH_SIZE,
     fail_on_change: Annotated[bool, typer.Option("--fail-on-change", help="Exit with 1 if something changed.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace what --out holds; every pair is looked at.")] = False,
 ) -> None:
     """Say what changed between two pictures."""
     many = pairs is not None or (before is not None and before.is_dir()) or (after is not None and after.is_dir())
@@ -50,14 +53,15 @@ def caption(
     # Everything cheap is checked before the model is loaded.
     boxes = tuple(parse_box(text) for text in ignore or [])
     named = _named_pairs(before, after, pairs) if many else []
+    _check_outputs(named, [each for each in (before, after, pairs) if each is not None], out, heatmap, force=force)
 
     from spotchange.answering import CaptionOptions, load
 
     beams = 1 if decode is Decode.GREEDY else beam
     options = CaptionOptions(beams=beams, max_words=max_words, threshold=threshold, ignore=boxes)
-    captioner = load(model, device=device, threads=threads)
+    captioner = load(model, device=device, threads=threads, model_options=parse_options(model_option))
     if many:
-        results = _caption_many(captioner, named, out, options, batch_size)
+        results = _caption_many(captioner, named, out, options, batch_size, force=force)
     else:
         assert before is not None
         assert after is not None
@@ -90,6 +94,19 @@ def _named_pairs(before: Path | None, after: Path | None, pairs: Path | None) ->
     return pairs_from_folders(before, after)
 
 
+def _check_outputs(
+    named: list[NamedPair], given: list[Path], out: Path | None, heatmap: Path | None, *, force: bool
+) -> None:
+    """Nothing that is read here is written over, and no file of another kind either."""
+    if out is not None:
+        from spotchange.answering.batch import check_results_file
+
+        inputs = [*given, *(path for pair in named for path in (pair.before, pair.after))]
+        check_results_file(out, inputs, force=force)
+    if heatmap is not None and any(heatmap.resolve() == each.resolve() for each in given):
+        raise InputError(f"--heatmap {heatmap} is one of the pictures", hint="choose another name")
+
+
 def _caption_one(
     captioner: Captioner, before: Path, after: Path, heatmap: Path | None, options: CaptionOptions, as_json: bool
 ) -> dict[str, Any]:
@@ -112,7 +129,13 @@ def _caption_one(
 
 
 def _caption_many(
-    captioner: Captioner, named: list[NamedPair], out: Path | None, options: CaptionOptions, batch_size: int
+    captioner: Captioner,
+    named: list[NamedPair],
+    out: Path | None,
+    options: CaptionOptions,
+    batch_size: int,
+    *,
+    force: bool,
 ) -> list[dict[str, Any]]:
     from spotchange.answering.batch import caption_pairs, write_results
 
@@ -131,4 +154,5 @@ def _caption_many(
             options=options,
             batch_size=batch_size,
             advance=lambda steps: bar.advance(task, steps),
+            force=force,
         )

@@ -1,28 +1,53 @@
-"""`spotchange compare`: the same pictures in two folders, for visual regression tests."""
+"""`spotchange compare`: the same images in two folders, for visual regression tests."""
 
 from __future__ import annotations
 
+import json
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from spotchange.cli.caption import BATCH_SIZE, parse_box
+from spotchange.cli.caption import parse_box
+from spotchange.cli.model_options import ModelOptions, parse_options
 from spotchange.cli.output import notes, print_json, print_line, progress
 from spotchange.errors import InputError
 from spotchange.files import write_text
 
 if TYPE_CHECKING:
-    from spotchange.answering import Captioner, CaptionOptions
-    from spotchange.reports.comparison import Comparison, FolderPlan
+    from spotchange.answering import Captioner
+    from spotchange.regression import ComparedFile, FolderComparison, FolderPlan
+    from spotchange.regression.run import Outputs
+    from spotchange.regression.settings import CompareSettings, Tolerances
+
+Preset = Literal["exact", "tolerant", "photos"]
 
 
 def compare(
     before: Annotated[Path, typer.Argument(help="The folder with the pictures as they should be.")],
-    after: Annotated[Path, typer.Argument(help="The folder with the pictures as they are now.")],
-    report: Annotated[Path | None, typer.Option(help="Write a page with a slider for each pair here.")] = None,
+    after: Annotated[Path | None, typer.Argument(help="The folder with the pictures as they are now.")] = None,
+    preset: Annotated[
+        Preset | None,
+        typer.Option(help="exact: any difference counts; tolerant: threshold 0.1, no anti-aliasing; photos: aligned."),
+    ] = None,
+    pixel_threshold: Annotated[
+        float | None, typer.Option(min=0, max=1, help="YIQ distance up to which a pixel does not count.")
+    ] = None,
+    max_diff_pixels: Annotated[int | None, typer.Option(min=0, help="Differing pixels that are accepted.")] = None,
+    max_diff_ratio: Annotated[
+        float | None, typer.Option(min=0, max=1, help="Share of differing pixels that is accepted.")
+    ] = None,
+    ignore: Annotated[list[str] | None, typer.Option(help="Leave out the rectangle x,y,w,h; may be repeated.")] = None,
+    scale: Annotated[bool, typer.Option("--scale", help="Scale after to before's size first.")] = False,
+    include: Annotated[list[str] | None, typer.Option(help="Only names that match this glob; may be repeated.")] = None,
+    config: Annotated[Path | None, typer.Option(help="Settings and rules; default: spotchange.yaml, if there.")] = None,
+    diff_dir: Annotated[Path | None, typer.Option(help="Write a diff image of every differing pair here.")] = None,
+    report: Annotated[Path | None, typer.Option(help="Write a page to look at here.")] = None,
     junit: Annotated[Path | None, typer.Option(help="Write a JUnit XML file for CI here.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the whole result as JSON.")] = False,
+    markdown: Annotated[Path | None, typer.Option(help="Write a summary for a pull request here.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the whole result as JSON at the end.")] = False,
+    json_lines: Annotated[bool, typer.Option("--json-lines", help="Print a JSON line per picture at once.")] = False,
     fail_on_change: Annotated[
         bool, typer.Option("--fail-on-change", help="Exit with 1 if a picture is changed, missing or new.")
     ] = False,
@@ -33,74 +58,155 @@ def compare(
             help="Accept the changes: copy changed and new pictures into the first folder, remove missing ones there.",
         ),
     ] = False,
-    ignore: Annotated[list[str] | None, typer.Option(help="Leave out the rectangle x,y,w,h; may be repeated.")] = None,
-    threshold: Annotated[float | None, typer.Option(min=0, max=1, help="Change score that counts as a change.")] = None,
-    model: Annotated[str, typer.Option(help="A model folder, or 'bundled'.")] = "bundled",
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
-    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads to use.")] = None,
-    batch_size: Annotated[int, typer.Option(min=1, help="Pairs computed together.")] = BATCH_SIZE,
+    only: Annotated[list[str] | None, typer.Option(help="With --update-baseline: names to accept, as globs.")] = None,
+    allow_delete: Annotated[
+        bool, typer.Option("--allow-delete", help="Let --update-baseline delete more pictures than it keeps.")
+    ] = False,
+    learn_ignore: Annotated[
+        Path | None,
+        typer.Option(help="Learn from repeated captures in this folder what flickers; written to the settings file."),
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="Let this model word the change; the verdict stands.")] = None,
+    model_option: ModelOptions = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N, for --model.")] = "auto",
+    workers: Annotated[int | None, typer.Option(min=1, help="Processes; default: one per core.")] = None,
 ) -> None:
-    """Say what changed between the pictures of two folders: new, missing, identical, changed."""
+    """Say what changed between the pictures of two folders: new, missing, identical, changed.
+
+    Exit codes: 0 done; 1 with --fail-on-change, if anything is changed, missing or new; 2 bad input.
+    """
+    from spotchange.regression import settings as regression_settings
+
+    if learn_ignore is not None:
+        _learn(learn_ignore, config or Path(regression_settings.CONFIG_FILE), as_json)
+        return
+    if after is None:
+        raise InputError("two folders are needed", hint="spotchange compare shots/main shots/branch")
     if fail_on_change and update_baseline:
         raise InputError("--fail-on-change and --update-baseline contradict each other", hint="give one of them")
-    boxes = tuple(parse_box(text) for text in ignore or [])
+    if only and not update_baseline:
+        raise InputError("--only chooses what --update-baseline accepts", hint="--include chooses what is compared")
+    if as_json and json_lines:
+        raise InputError("--json and --json-lines contradict each other", hint="give one of them")
+    given = regression_settings.Tolerances(
+        preset=preset,
+        pixel_threshold=pixel_threshold,
+        max_diff_pixels=max_diff_pixels,
+        max_diff_ratio=max_diff_ratio,
+        ignore=tuple(parse_box(text) for text in ignore or []),
+        scale=scale or None,
+    )
+    settings = regression_settings.read_settings(config)
 
-    from spotchange.answering import CaptionOptions, load
-    from spotchange.reports import comparison as folders
+    from spotchange.regression import plan_folders
+    from spotchange.regression.baseline import check_deletions
+    from spotchange.regression.baseline import update_baseline as approve
 
-    plan = folders.plan_comparison(before, after)
-    options = CaptionOptions(threshold=threshold, ignore=boxes)
-    # Folders with the same bytes need no model, which keeps the usual run of a CI job short.
-    captioner = load(model, device=device, threads=threads) if plan.differing else None
-    compared = _compare(captioner, plan, options, batch_size, views=report is not None)
-    _write(compared, report, junit)
+    plan = plan_folders(before, after, include=include or ())
+    if update_baseline and not allow_delete:
+        check_deletions(plan, only or ())
+    captioner = _load(model, device, model_option) if model is not None and plan.differing else None
+    compared = _compare(plan, settings, given, _outputs(diff_dir, report), captioner, workers, json_lines)
+    _write(compared, report, junit, markdown)
     if as_json:
         print_json(compared.to_dict())
-    else:
+    elif not json_lines:
         _print(compared)
     failed = compared.counts["failed"]
     if failed:
         raise InputError(f"{failed} of {len(compared.files)} pictures cannot be read; their lines say why")
     if update_baseline:
-        count = folders.update_baseline(compared)
-        notes().print(f"{count} pictures updated in {before}", markup=False, soft_wrap=True)
+        accepted = approve(compared, only or ())
+        notes().print(f"{len(accepted)} pictures updated in {before}", markup=False, soft_wrap=True)
     if fail_on_change and compared.differs:
         raise typer.Exit(1)
 
 
+def _learn(captures: Path, path: Path, as_json: bool) -> None:
+    from spotchange.regression.learn import learn_ignored, write_learned
+
+    learned = learn_ignored(captures)
+    write_learned(path, learned)
+    if as_json:
+        print_json({name: [list(box) for box in boxes] for name, boxes in learned.items()})
+        return
+    for name, boxes in learned.items():
+        print_line(f"{name}: {len(boxes)} rectangles: " + " ".join(",".join(map(str, box)) for box in boxes))
+    notes().print(f"written to {path}", markup=False, soft_wrap=True)
+
+
+def _outputs(diff_dir: Path | None, report: Path | None) -> Outputs:
+    from spotchange.regression.run import Outputs
+
+    if report is None:
+        return Outputs(diff_dir=diff_dir)
+    from spotchange.reports.comparison_view import comparison_view
+    from spotchange.reports.pair_view import single_view
+
+    files = report.with_name(f"{report.stem}_files")
+    return Outputs(
+        diff_dir=diff_dir, pair_view=comparison_view, single_view=single_view, files_dir=files, link=files.name
+    )
+
+
+def _load(model: str, device: str, options: list[str] | None) -> Captioner:
+    from spotchange.answering import load
+
+    return load(model, device=device, model_options=parse_options(options))
+
+
 def _compare(
-    captioner: Captioner | None, plan: FolderPlan, options: CaptionOptions, batch_size: int, *, views: bool
-) -> Comparison:
-    from spotchange.reports.comparison import compare_folders
+    plan: FolderPlan,
+    settings: CompareSettings,
+    given: Tolerances,
+    outputs: Outputs,
+    captioner: Captioner | None,
+    workers: int | None,
+    json_lines: bool,
+) -> FolderComparison:
+    from spotchange.regression import compare_folders
 
     with progress() as bar:
-        total = len(plan.missing) + len(plan.new) + len(plan.identical) + len(plan.differing)
-        task = bar.add_task("pictures", total=total)
+        task = bar.add_task("pictures", total=len(plan))
+
+        def finished(compared: ComparedFile) -> None:
+            bar.advance(task, 1)
+            if json_lines:
+                sys.stdout.write(json.dumps(compared.to_dict(), ensure_ascii=False) + "\n")
+                sys.stdout.flush()
+
         return compare_folders(
-            captioner,
             plan,
-            options=options,
-            batch_size=batch_size,
-            views=views,
-            advance=lambda files: bar.advance(task, files),
+            settings=settings,
+            given=given,
+            outputs=outputs,
+            captioner=captioner,
+            workers=workers,
+            finished=finished,
         )
 
 
-def _write(compared: Comparison, report: Path | None, junit: Path | None) -> None:
+def _write(compared: FolderComparison, report: Path | None, junit: Path | None, markdown: Path | None) -> None:
     from spotchange.reports.junit import junit_xml
+    from spotchange.reports.markdown import markdown_summary
     from spotchange.reports.pair_report import comparison_html
 
     if report is not None:
         write_text(report, comparison_html(compared))
     if junit is not None:
         write_text(junit, junit_xml(compared))
+    if markdown is not None:
+        write_text(markdown, markdown_summary(compared))
 
 
-def _print(compared: Comparison) -> None:
-    """One line a picture that is not identical, then the counts."""
+def _print(compared: FolderComparison) -> None:
+    """One line per picture that is not identical, then the counts."""
     for each in compared.files:
         if each.status == "identical":
             continue
-        told = each.error if each.result is None else f"{each.result.caption} ({each.result.change_score:.2f})"
-        print_line(f"{each.status}: {each.name}" + (f": {told}" if told else ""))
+        words = each.error
+        if each.result is not None:
+            result = each.result
+            words = f"{result.caption} ({result.diff_pixels} pixels, {100 * (result.diff_ratio or 0):.3g} %)"
+        print_line(f"{each.status}: {each.name}" + (f": {words}" if words else ""))
     print_line(", ".join(f"{count} {status}" for status, count in compared.counts.items() if count))

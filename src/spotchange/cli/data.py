@@ -244,6 +244,4 @@ def _print_counts(out: Path, counts: dict[str, int], as_json: bool) -> None:
         print_line(f"{out}: {_split_counts(counts)} pairs")
 
 
-app.command(epilog="Example: spotchange data features recipes/idc_pcl/scenes-pretrain.yaml --scenes 8192 --out f")(
-    features
-)
+app.command(epilog="Example: spotchange data features idc_pcl/scenes-pretrain --scenes 8192 --out f")(features)

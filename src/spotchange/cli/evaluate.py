@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from spotchange.cli.decoding import Decode
+from spotchange.cli.model_options import MODEL_HELP, ModelOptions, parse_options
 from spotchange.cli.output import notes, print_json, progress, tables
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ LOOKS = {"system": "bold", "interval": "dim", "constant": "dim italic", "publish
 
 
 def evaluate(
-    model: Annotated[str, typer.Argument(help="A model folder, 'bundled', or a file of captions (JSON, JSON lines).")],
+    model: Annotated[str, typer.Argument(help="A file of captions, or: " + MODEL_HELP)],
     data_set: Annotated[Path, typer.Argument(metavar="DATASET", help="A folder with SPLIT/metadata.jsonl in it.")],
     split: Annotated[str, typer.Option(help="Which split; choose settings on val, report on test.")] = "val",
     as_json: Annotated[bool, typer.Option("--json", help="Print everything, item scores included, as JSON.")] = False,
@@ -37,6 +38,7 @@ def evaluate(
         str | None, typer.Option(metavar="NAME", help="Score as the set's papers do: levir-cc, ...")
     ] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first N pairs.")] = None,
+    model_option: ModelOptions = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     batch_size: Annotated[int, typer.Option(min=1, help="Pairs computed together.")] = 16,
     decode: Annotated[Decode, typer.Option(help="greedy, as the papers decode, or beam.")] = Decode.BEAM,
@@ -73,6 +75,7 @@ def evaluate(
                 name,
                 rows,
                 device=device,
+                model_options=parse_options(model_option),
                 batch_size=batch_size,
                 beams=beams,
                 max_words=max_words,

@@ -17,7 +17,7 @@ TASKS = ("pairs", "single", "classes")
 
 
 def features(
-    recipe: Annotated[Path, typer.Argument(help="Recipe whose model has the frozen network.")],
+    recipe: Annotated[str, typer.Argument(help="Recipe (name or file) whose model has the frozen backbone.")],
     out: Annotated[Path, typer.Option(help="New folder for the features.")],
     task: Annotated[
         str, typer.Option(help="pairs; single: pictures with captions; classes: pictures with classes.")
@@ -37,6 +37,7 @@ def features(
 ) -> None:
     """Make features of generated scenes or of a data set; `data: {kind: features, path: OUT}` trains from them."""
     from spotchange.cli.generate import pick_device
+    from spotchange.config.recipes import find_recipe
     from spotchange.config.sources import DatasetSource, StreamSource
     from spotchange.config.training import Recipe
 
@@ -44,7 +45,7 @@ def features(
         raise InputError(f"unknown task '{task}'", hint=f"use {', '.join(TASKS)}")
     if (scenes is None) == (data is None):
         raise InputError("give either --scenes or --data")
-    settings = Recipe.from_yaml(recipe, changes)
+    settings = Recipe.from_yaml(find_recipe(recipe), changes)
     where = pick_device(device)
 
     from spotchange.training.randomness import seed_everything

@@ -14,6 +14,7 @@ from spotchange.config.scenes import SPLIT_SCENES, DatasetPlan, proportional_sce
 from spotchange.errors import InputError
 
 ALL = "all"
+COMPILING = "compiling the renderer, once on this machine; this takes a minute"
 
 
 def generate(
@@ -55,12 +56,12 @@ def generate(
     scenes = _scenes(split, pairs)
     began = time.perf_counter()
 
+    from spotchange.kernels.compile import told_of_compiling
     from spotchange.scenes.dataset import generate_split
 
     where = pick_device(device)
-    notes().print("preparing the renderer (the first time on a machine this takes a minute)", style="dim")
     written = []
-    with progress() as bar:
+    with progress() as bar, told_of_compiling(lambda: bar.console.print(COMPILING, style="dim")):
         for plan in plans:
             task = bar.add_task(f"{plan.split}: pairs", total=2 * scenes[plan.split])
             written.append(

@@ -17,6 +17,7 @@ from spotchange.cli.compare import compare
 from spotchange.cli.evaluate import evaluate
 from spotchange.cli.generate import generate
 from spotchange.cli.output import print_error, print_line
+from spotchange.cli.rank import rank
 from spotchange.cli.score import score
 from spotchange.cli.serve import serve
 from spotchange.cli.train import train
@@ -34,8 +35,9 @@ app = typer.Typer(
 COMMANDS: dict[Callable[..., None], str] = {
     caption: "Example: spotchange caption before.png after.png --json",
     compare: "Example: spotchange compare shots/main shots/branch --report report.html",
+    rank: "Example: spotchange rank before.png after.png --captions sentences.txt --model out/small/caption/best",
     generate: "Example: spotchange generate --pairs 20 --out data/toy --seed 1",
-    train: "Example: spotchange train recipes/smoke/adapt.yaml --out out/adapt",
+    train: "Example: spotchange train smoke/adapt --out out/adapt",
     ablate: "Example: spotchange ablate smoke --out out/ablation",
     evaluate: "Example: spotchange evaluate bundled data/toy --split train",
     score: "Example: spotchange score predictions.json references.json",

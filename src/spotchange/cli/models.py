@@ -92,10 +92,12 @@ def import_weights(
     resize: Annotated[str, typer.Option(help="squash: whole pictures; crop: their middle, as CLIP.")] = "squash",
     words: Annotated[Path | None, typer.Option(help="IDC-PCL's dictionary: a word a line, or JSON.")] = None,
     resnet: Annotated[str | None, typer.Option(help="The network of IDC-PCL's features: a folder or name.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the model that --out holds.")] = False,
 ) -> None:
     """Turn CLIP weights (OpenAI, open_clip, transformers) or a CLIP4IDC or IDC-PCL checkpoint into a model folder."""
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise InputError(f"{out} exists already", hint="choose another --out, or remove it")
+    from spotchange.models.weights.folder import check_replaceable
+
+    check_replaceable(out, force=force)
     if activation not in (None, "gelu", "quick_gelu"):
         raise InputError(f"unknown activation '{activation}': choose gelu or quick_gelu")
     size = None if image_size is None else _parse_size(image_size)

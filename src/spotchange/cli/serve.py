@@ -7,13 +7,16 @@ from typing import Annotated
 
 import typer
 
+from spotchange.cli.model_options import MODEL_HELP, ModelOptions, parse_options
+
 
 def serve(
-    model: Annotated[str, typer.Option(help="A model folder, or 'bundled'.")] = "bundled",
+    model: Annotated[str, typer.Option(help=MODEL_HELP)] = "bundled",
     host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 opens the server to the network.")] = (
         "127.0.0.1"
     ),
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes any free one.")] = 8000,
+    model_option: ModelOptions = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     threads: Annotated[int | None, typer.Option(min=1, help="CPU threads to use.")] = None,
     batch_size: Annotated[int, typer.Option(min=1, max=256, help="Pairs computed together at most.")] = 16,
@@ -32,6 +35,7 @@ def serve(
     page: Annotated[bool, typer.Option("--page/--no-page", help="Serve the page, not only the API.")] = True,
 ) -> None:
     """Serve a page and an HTTP API that say what changed between two pictures."""
+    from spotchange.answering import LoadOptions
     from spotchange.serving.server import run_server
     from spotchange.serving.settings import ServerSettings, read_api_key
 
@@ -48,4 +52,5 @@ def serve(
         allowed_hosts=tuple(allow_host or ()),
         page=page,
     )
-    run_server(settings, model=model, device=device, threads=threads)
+    options = LoadOptions(device=device, threads=threads, model_options=parse_options(model_option))
+    run_server(settings, model=model, options=options)

@@ -11,7 +11,7 @@ from spotchange.cli.output import notes, print_json, print_line
 
 
 def train(
-    recipe: Annotated[Path, typer.Argument(help="Recipe file, e.g. recipes/smoke/caption.yaml.")],
+    recipe: Annotated[str, typer.Argument(help="A recipe's name (`spotchange config list`) or file.")],
     changes: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting: --set stage.steps=100")
     ] = None,
@@ -27,11 +27,12 @@ def train(
     json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
     """Train a model. Several GPUs: torchrun --nproc-per-node 8 -m spotchange train RECIPE."""
+    from spotchange.config.recipes import find_recipe
     from spotchange.config.training import Recipe
     from spotchange.training.stopping import StopRequest
 
     stop = StopRequest(minutes=minutes, at_step=until)  # minutes count from here, imports and compilation included
-    settings = Recipe.from_yaml(recipe, changes)
+    settings = Recipe.from_yaml(find_recipe(recipe), changes)
     folder = out or Path(settings.out or Path("out") / settings.name)
 
     from spotchange.training.run import run_stage

@@ -31,7 +31,7 @@ class Settings(BaseModel):
 
     @classmethod
     def from_yaml(cls, path: str | os.PathLike[str], overrides: list[str] | None = None) -> Self:
-        """Read a recipe and put `overrides` ("stage.steps=10") on top."""
+        """Read a file of settings and put `overrides` ("stage.steps=10") on top."""
         values = read_yaml(path)
         for override in overrides or []:
             apply_override(values, override)

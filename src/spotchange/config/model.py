@@ -8,13 +8,33 @@ from pydantic import Field, model_validator
 
 from spotchange.config.base import Settings
 
-Architecture = Literal["clip4idc", "clip-ft", "ft1", "ft2", "conventional", "idc-pcl"]
+# The kinds of change that everyday pictures know; `spotchange.everyday.kinds` draws them.
+EVERYDAY_KINDS = (
+    "none",
+    "add",
+    "drop",
+    "move",
+    "replace",
+    "color",
+    "turn",
+    "split",
+    "resize",
+    "brighter",
+    "darker",
+    "blur",
+    "crop",
+    "mirror",
+    "gray",
+    "tint",
+)
+
+Architecture = Literal["clip4idc", "clip", "clip-ft", "ft1", "ft2", "conventional", "idc-pcl", "baseline"]
 
 
 class VisionSettings(Settings):
     """The pair encoder."""
 
-    backbone: Literal["vit", "resnet", "features"] = "vit"
+    backbone: Literal["vit", "resnet", "efficientnet-lite0", "features"] = "vit"
     """What sees one picture: a vision transformer, or a grid network with inter layers on top. features: nothing, the
     model reads grid features made elsewhere (IDC-PCL as published, imported without its network)."""
     image_size: tuple[int, int] = (224, 224)
@@ -48,6 +68,8 @@ class VisionSettings(Settings):
     resnet_fixed_statistics: bool = False
     """Keep the batch statistics that a resnet came with while its weights learn: where batches are too few to measure
     them anew."""
+    efficientnet: str | None = None
+    """Where an efficientnet-lite0 backbone's weights come from when a run starts: a file; null: random."""
     freeze_backbone: bool = False
     """Keep a resnet backbone as it came (the conventional baseline does)."""
 
@@ -65,9 +87,11 @@ class VisionSettings(Settings):
     def grid(self) -> tuple[int, int]:
         """Rows and columns of patches (or of the grid network's cells) in one picture."""
         height, width = self.image_size
-        if self.backbone != "vit":
+        if self.backbone in ("resnet", "features"):
             stride = 2 ** (self.resnet_stage + 1)
             return -(-height // stride), -(-width // stride)
+        if self.backbone == "efficientnet-lite0":
+            return -(-height // 16), -(-width // 16)
         return height // self.patch, width // self.patch
 
     @model_validator(mode="after")
@@ -139,6 +163,17 @@ class PclSettings(Settings):
     """Pre-training looks at padding, as published; false: nobody does."""
 
 
+class BaselineSettings(Settings):
+    """One of the published systems that `models/baselines` rebuilds."""
+
+    system: str
+    """Its name in the table of `models/baselines/build.py`, e.g. duda, scorer-cbr."""
+    as_published: bool = False
+    """Repeat what the published program does by mistake; each system's file says what that is."""
+    sizes: dict[str, int | float] = Field(default_factory=dict)
+    """Arguments of the system that differ from the published ones, e.g. `hidden: 256`."""
+
+
 class HeadSettings(Settings):
     """Answers beside the sentence, and what only training reads."""
 
@@ -153,6 +188,11 @@ class HeadSettings(Settings):
     """IDC-PCL's heads for classification data: how many classes there are; null: no such heads."""
     change_types: tuple[str, ...] = ("none", "color", "texture", "add", "drop", "move")
     """Kinds of change, "none" first."""
+    nouns: int = Field(default=0, ge=0)
+    """Names for single things, and one for what has none, from a second look at a window round each; 0: no such look.
+    Needs efficientnet-lite0."""
+    colours: int = Field(default=12, ge=1)
+    """Colours that the second look tells apart."""
 
     @model_validator(mode="after")
     def _check(self) -> HeadSettings:
@@ -178,6 +218,7 @@ class ModelSettings(Settings):
     """Architecture of one model. The defaults are CLIP4IDC's final version on CLIP ViT-B/32."""
 
     architecture: Architecture = "clip4idc"
+    """Which system the parts below make up."""
     vision: VisionSettings = VisionSettings()
     text: TextSettings = TextSettings()
     captioner: CaptionerSettings | None = CaptionerSettings()
@@ -186,6 +227,8 @@ class ModelSettings(Settings):
     difference: DifferenceSettings = DifferenceSettings()
     """Read by idc-pcl only."""
     pcl: PclSettings = PclSettings()
+    baseline: BaselineSettings | None = None
+    """Read by baseline only, which needs it."""
     heads: HeadSettings = HeadSettings()
     vocabulary: VocabularySettings = VocabularySettings()
 
@@ -229,7 +272,34 @@ _IDC_PCL: dict[str, Any] = {
     "heads": {"change": True, "change_types": ["none", "changed"]},
 }
 
+# Two towers of our own in CLIP's place, below 24 MiB in fp16; heads of 64 as CLIP has them.
+_SCENE_TOWERS: dict[str, Any] = {
+    "vision": {
+        "image_size": [192, 288],
+        "stem": "conv",
+        "stem_channels": [32, 64],
+        "patch": 16,
+        "width": 256,
+        "heads": 4,
+        "layers": 12,
+        "activation": "gelu",
+        "output_width": 256,
+    },
+    "text": {"width": 256, "heads": 4, "layers": 3, "activation": "gelu", "context": 64},
+    "vocabulary": {"size": 80, "begin": 1, "end": 2, "pad": 0},
+}
+
+_BASELINE: dict[str, Any] = {
+    "architecture": "baseline",
+    # As the published systems see CLEVR-Change: the third stage of a frozen ResNet, 14x14 cells of 1,024 channels.
+    "vision": {"backbone": "resnet", "resnet_stage": 3, "layers": 0, "freeze_backbone": True},
+    "text": {"encoder": False, "context": 48},
+    "captioner": None,
+    "vocabulary": {"size": 80, "begin": 1, "end": 2, "pad": 0},
+}
+
 PRESETS: dict[str, dict[str, Any]] = {
+    "baseline": _BASELINE,
     "clip4idc": {},
     # The first version: a wider captioner behind a linear layer, 3 layers on CLEVR-Change (2 elsewhere).
     "clip4idc-first": {"captioner": {"width": 768, "heads": 12}},
@@ -276,6 +346,26 @@ PRESETS: dict[str, dict[str, Any]] = {
             }
         },
     ),
+    "scene-clip": _merged(_SCENE_TOWERS, {"architecture": "clip", "vision": {"n_inter": 0}, "captioner": None}),
+    # CLIP4IDC's final version on those towers: 9 blocks see one picture, 3 see both.
+    "scene-clip4idc": _merged(_SCENE_TOWERS, {"captioner": {"width": 256, "heads": 4}}),
+    # Everyday pictures: pretrained eyes, cells of 16 pixels, frames of sentences with slots for names.
+    "spotchange-everyday": {
+        "vision": {
+            "backbone": "efficientnet-lite0",
+            "image_size": [288, 288],
+            "width": 256,
+            "heads": 4,
+            "layers": 4,
+            "n_inter": 4,
+            "activation": "gelu",
+            "output_width": 256,
+        },
+        "text": {"encoder": False, "width": 256, "heads": 4, "layers": 0, "activation": "gelu", "context": 24},
+        "captioner": {"width": 256, "heads": 4, "encoder_layers": 0, "decoder_layers": 2, "memory": "last"},
+        "heads": {"change": True, "patch_change": True, "change_types": list(EVERYDAY_KINDS), "nouns": 525},
+        "vocabulary": {"size": 88, "begin": 1, "end": 2, "pad": 0},
+    },
     # Small enough to train on two CPU cores in a test or a first look.
     "spotchange-tiny": _merged(
         _FROM_SCRATCH,

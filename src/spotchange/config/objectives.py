@@ -49,6 +49,15 @@ class AdaptSettings(Settings):
     """Keep the dense truth as extra losses with these weights."""
 
 
+class PictureTextSettings(Settings):
+    """CLIP's own training: a single picture and a text about it find each other. Generated scenes stand in for the
+    web: several true clauses about a picture, no labels of patches."""
+
+    kind: Literal["picture-text"]
+    max_scale: float = Field(default=100.0, gt=1)
+    """Largest inverse temperature."""
+
+
 class CaptionSettings(Settings):
     """Say what changed: cross-entropy of the next word."""
 
@@ -115,7 +124,47 @@ class PclFinetuneSettings(Settings):
     """sum: losses are summed over predicted words and over pairs, as published; mean: the mean of each."""
 
 
+class BaselineObjectiveSettings(Settings):
+    """A published system's own losses: words, and what its paper adds."""
+
+    kind: Literal["baseline"]
+    weights: dict[str, float] = Field(default_factory=dict)
+    """Auxiliary losses whose weight differs from the published one; 0 leaves one out."""
+    swap: float | None = Field(default=None, ge=0, le=1)
+    """How often "before" and the distractor are exchanged; null: as published."""
+
+
+class EverydaySettings(Settings):
+    """Everyday pictures, all at once: kind, place, frame of the sentence, names. Weights of the losses; 0: left out."""
+
+    kind: Literal["everyday"]
+    change: Weight = 1.0
+    """Per pair: the kind of change."""
+    mask: Weight = 4.0
+    """Per patch, after the pictures met: is this the thing that changed."""
+    words: Weight = 1.0
+    """The frame of the sentence."""
+    patches: Weight = 0.3
+    """Per patch, before the pictures meet: which thing is seen there."""
+    nouns: Weight = 1.0
+    """The name of a thing from a window round it, at every level of the tree of nouns."""
+    colours: Weight = 0.3
+    """Its colour."""
+    window: int = Field(default=128, ge=32)
+    """Side of the window for the second look, in pixels."""
+
+
+AnyObjective = (
+    DenseSettings
+    | PictureTextSettings
+    | AdaptSettings
+    | CaptionSettings
+    | PclPretrainSettings
+    | PclFinetuneSettings
+    | BaselineObjectiveSettings
+    | EverydaySettings
+)
 Objective = Annotated[
-    DenseSettings | AdaptSettings | CaptionSettings | PclPretrainSettings | PclFinetuneSettings,
+    AnyObjective,
     Field(discriminator="kind"),
 ]

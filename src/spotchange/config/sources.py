@@ -61,6 +61,7 @@ class DatasetSource(Settings):
     path: str
     """The data set's folder."""
     split: str = "train"
+    """Folder of the data set to read."""
     cache: str | None = None
     """Folder of the decoded pictures; null: beside the data set."""
     protocol: ProtocolName = "pairs"
@@ -92,6 +93,21 @@ class FeatureSource(Settings):
     """Of those scenes, whatever the run's own seed is: all runs share the folder."""
 
 
+class EverydaySource(Settings):
+    """Everyday things pasted on photos and rooms while training runs; none is seen twice."""
+
+    kind: Literal["everyday"]
+    library: str
+    """Folder of things and backgrounds, as `spotchange scenes add-objects` makes it."""
+    split: Literal["train", "held-out"] = "train"
+    """Things and backgrounds of this split alone."""
+    shares: dict[str, Annotated[float, Field(ge=0)]] = Field(default_factory=dict)
+    """How often kinds of change are drawn, relative to each other, where it differs from the usual."""
+    most_objects: int | None = Field(default=None, ge=1)
+    """Use only so many things, for a quick look."""
+    most_backgrounds: int | None = Field(default=None, ge=1)
+
+
 class MixedSource(Settings):
     """Whole batches from several sources in turn, drawn by weight."""
 
@@ -109,7 +125,9 @@ class MixedSource(Settings):
         return self
 
 
-DataSource = Annotated[StreamSource | DatasetSource | FeatureSource | MixedSource, Field(discriminator="kind")]
+DataSource = Annotated[
+    StreamSource | DatasetSource | FeatureSource | EverydaySource | MixedSource, Field(discriminator="kind")
+]
 
 
 class AugmentSettings(Settings):
@@ -119,8 +137,11 @@ class AugmentSettings(Settings):
     """Largest part of the area cut away, the same window of both pictures, never through the changed object;
     where its place is unknown at most a tenth."""
     brightness: float = Field(default=0.0, ge=0, lt=1)
+    """Largest relative change, the same for both images of a pair."""
     contrast: float = Field(default=0.0, ge=0, lt=1)
+    """The same for contrast."""
     saturation: float = Field(default=0.0, ge=0, lt=1)
+    """The same for saturation."""
     hue: float = Field(default=0.0, ge=0, le=0.5)
     """Turns colours into others: only for captions that name none."""
     noise: float = Field(default=0.0, ge=0, le=0.5)

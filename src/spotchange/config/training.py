@@ -36,7 +36,9 @@ class OptimizerSettings(Settings):
     """Patterns of parameter names that bert-adam keeps and updates in half precision without a full-precision copy, as
     CLIP4IDC's program does with most of CLIP: at its rate of 1e-7 another training than in full precision."""
     betas: tuple[float, float] = (0.9, 0.98)
+    """Decay rates of the gradient's running mean and mean square."""
     eps: float = Field(default=1e-8, gt=0)
+    """Added to the denominator of an update."""
     clip_norm: float | None = Field(default=1.0, gt=0)
     """Longest gradient of one update; null: any."""
 
@@ -68,7 +70,7 @@ class StageSettings(Settings):
     """What is trained for, how long and on how much at a time."""
 
     objective: Objective
-    """What this stage optimises: `kind` is dense, adapt or caption, the rest belongs to that kind."""
+    """What this stage optimises: `kind` is dense, picture-text, adapt or caption, the rest belongs to that kind."""
     steps: int = Field(ge=1)
     """Optimizer updates planned; the schedule spans them, over however many commands."""
     max_minutes: float | None = Field(default=None, gt=0)
@@ -103,6 +105,7 @@ class ValidationSettings(Settings):
     pairs: int = Field(default=512, ge=2)
     """Pairs looked at; null settings of a data set mean the whole split when it is smaller."""
     pairs_per_batch: int = Field(default=128, ge=2)
+    """Pairs decoded together; changes speed and memory, not results."""
     metric: str = "default"
     """What the best checkpoint is best in: a logged name such as CIDEr-D, ROUGE-L, fact_accuracy, R@1, loss.
     default: CIDEr-D for captions, R@1 for adaptation, exact for dense truth."""
@@ -146,6 +149,7 @@ class Recipe(Settings):
     name: str
     """What the run is called in logs and in the model card."""
     seed: int = 42
+    """Of initial weights, data order, augmentation and dropout."""
     out: str | None = None
     """Folder for checkpoints and logs; `--out` wins; default: out/NAME."""
     model: ModelSettings | None = None

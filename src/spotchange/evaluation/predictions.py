@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -53,6 +53,7 @@ def outputs_of(
     rows: Sequence[Row],
     *,
     device: str = "auto",
+    model_options: Mapping[str, str] | None = None,
     batch_size: int = 16,
     beams: int = 3,
     max_words: int = 32,
@@ -64,6 +65,7 @@ def outputs_of(
         system: a model folder, "bundled", or a file of captions such as `spotchange caption --pairs --out` writes.
         rows: the pairs.
         device: where a model computes.
+        model_options: settings of a vision-language model.
         batch_size: pairs computed together.
         beams: sentences kept while searching; 1: greedy.
         max_words: longest caption in tokens.
@@ -73,9 +75,9 @@ def outputs_of(
         answered = outputs_from_file(Path(system), rows)
         advance(len(rows))
         return answered
-    from spotchange.answering import load, model_folder  # here: captions from a file need no torch
+    from spotchange.answering import load  # here: captions from a file need no torch
 
-    captioner = load(system, device=device)
+    captioner = load(system, device=device, model_options=model_options)
     return outputs_from_model(
         captioner,
         rows,
@@ -83,7 +85,7 @@ def outputs_of(
         beams=beams,
         max_words=max_words,
         advance=advance,
-        fingerprint=folder_hash(model_folder(system)),
+        fingerprint=fingerprint_of(system, captioner),
     )
 
 
@@ -150,6 +152,17 @@ def _from_result(result: dict[str, Any]) -> Output:
         change_type=given if isinstance(given, str) else change_type_of(caption),
         change_score=float(score) if isinstance(score, int | float) and not isinstance(score, bool) else None,
     )
+
+
+def fingerprint_of(system: str, captioner: Captioner) -> str:
+    """Of a model folder's files; of another answerer, what it says its answers depend on."""
+    from spotchange.answering import model_folder
+    from spotchange.answering.build import ANSWERERS
+
+    if system.partition(":")[0] in ANSWERERS:
+        signature = getattr(captioner.answerer, "signature", captioner.name)
+        return hashlib.sha256(str(signature).encode()).hexdigest()[:8]
+    return folder_hash(model_folder(system))
 
 
 def folder_hash(folder: str | os.PathLike[str]) -> str:

@@ -7,16 +7,21 @@ Python source once more as a device function. Only the outermost loops (`render_
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numba
 
-OPTIONS: dict[str, Any] = {"fastmath": True, "error_model": "numpy"}
+# No re-association and no contraction: which sums those change depends on how much is compiled together, and code from
+# the cache is not put together like code compiled just now. What is allowed here costs no speed against all of them.
+OPTIONS: dict[str, Any] = {"fastmath": {"nnan", "ninf", "nsz"}, "error_model": "numpy"}
 
+log = logging.getLogger(__name__)
 shared = numba.njit(no_cpython_wrapper=True, **OPTIONS)
 
 
@@ -50,9 +55,62 @@ def _cached(config: Any, compiler: Callable[[bool], Any]) -> Any:
     previous = config.CACHE_DIR
     config.CACHE_DIR = str(folder)
     try:
-        return compiler(True)
+        dispatcher = compiler(True)
+        dispatcher._cache = _ForgivingCache(dispatcher._cache)
+        return dispatcher
     finally:
         config.CACHE_DIR = previous
+
+
+class _ForgivingCache:
+    """Numba's cache of one function, where a damaged file or a full disk costs time and nothing else."""
+
+    def __init__(self, cache: Any) -> None:
+        self._cache = cache
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cache, name)
+
+    def load_overload(self, *arguments: Any) -> Any:
+        try:
+            return self._cache.load_overload(*arguments)
+        except Exception as error:  # whatever unpickling half a file may raise
+            log.warning("kept code of the renderer is damaged and is made anew (%s)", type(error).__name__)
+            with suppress(Exception):
+                self._cache.flush()
+            return None
+
+    def save_overload(self, *arguments: Any) -> None:
+        try:
+            self._cache.save_overload(*arguments)
+        except Exception as error:
+            log.warning("the renderer's code cannot be kept (%s); the next command compiles it again", error)
+            with suppress(Exception):
+                self._cache.flush()
+
+
+@contextmanager
+def told_of_compiling(say: Callable[[], None]) -> Iterator[None]:
+    """Call `say` once if anything has to be compiled within the block, before the wait begins."""
+    from numba.core import event
+
+    class Once(event.Listener):  # type: ignore[misc]
+        said = False
+
+        def on_start(self, event: Any) -> None:
+            if not self.said:
+                self.said = True
+                say()
+
+        def on_end(self, event: Any) -> None:
+            pass
+
+    listener = Once()
+    event.register("numba:compile", listener)
+    try:
+        yield
+    finally:
+        event.unregister("numba:compile", listener)
 
 
 @cache

@@ -46,7 +46,7 @@ _COPRIME_TO_NINE = np.array([1, 2, 4, 5, 7, 8], np.int32)
 
 
 @shared
-def _pick_mask(mask_set, key, step):
+def pick_mask(mask_set, key, step):
     """One mask of a set: half the time the full description, else any."""
     if below(key, step, 2) == 0 and (mask_set >> FULL_MASK) & 1:
         return FULL_MASK
@@ -63,7 +63,7 @@ def _pick_mask(mask_set, key, step):
 
 
 @shared
-def _put(row, at, words):
+def put(row, at, words):
     """Append PAD-terminated words."""
     for i in range(words.shape[0]):
         if words[i] == PAD_ID:
@@ -76,13 +76,13 @@ def _put(row, at, words):
 @shared
 def _put_attribute(row, at, attribute, value, choice):
     entry = ATTRIBUTE_START[attribute] + value
-    return _put(row, at, ATTRIBUTE_WORDS[entry, choice % ATTRIBUTE_COUNT[entry]])
+    return put(row, at, ATTRIBUTE_WORDS[entry, choice % ATTRIBUTE_COUNT[entry]])
 
 
 @shared
-def _put_object(row, at, code, mask, key, step):
-    """the [size] [color] [material] shape-or-object; uses steps step to step + 3."""
-    row[at] = THE_ID
+def put_object(row, at, article, code, mask, key, step):
+    """the-or-a [size] [color] [material] shape-or-object; uses steps step to step + 3."""
+    row[at] = article
     at += 1
     for position in range(4):
         attribute = SHAPE
@@ -96,7 +96,7 @@ def _put_object(row, at, code, mask, key, step):
         if (mask >> attribute) & 1:
             at = _put_attribute(row, at, attribute, (code >> (4 * attribute)) & 15, choice)
         elif attribute == SHAPE:
-            at = _put(row, at, ANY_OBJECT_WORDS[0, choice % ANY_OBJECT_COUNT[0]])
+            at = put(row, at, ANY_OBJECT_WORDS[0, choice % ANY_OBJECT_COUNT[0]])
     return at
 
 
@@ -107,14 +107,14 @@ def _put_relation(row, at, relation, key, step):
         row[at] = THAT_ID
         row[at + 1] = IS_ID
         at += 2
-    return _put(row, at, RELATION_WORDS[relation, below(key, step + 1, RELATION_COUNT[relation])])
+    return put(row, at, RELATION_WORDS[relation, below(key, step + 1, RELATION_COUNT[relation])])
 
 
 @shared
 def _put_reference(row, at, target, codes, right, away, unique, related, usable, key):
     """The target, by attributes alone or by a relation to another object; uses steps 0 to 19."""
     if unique[target] != 0 and (usable == 0 or below(key, 0, 2) == 0):
-        return _put_object(row, at, codes[target], _pick_mask(unique[target], key, 1), key, 3)
+        return put_object(row, at, THE_ID, codes[target], pick_mask(unique[target], key, 1), key, 3)
     mask = FULL_MASK
     anchor_mask = FULL_MASK
     if usable == 0:
@@ -129,11 +129,11 @@ def _put_reference(row, at, target, codes, right, away, unique, related, usable,
             entry += 1
         anchor = entry // 4
         relation = entry % 4
-        mask = _pick_mask(related[entry], key, 8)
-        anchor_mask = _pick_mask(unique[anchor], key, 10)
-    at = _put_object(row, at, codes[target], mask, key, 3)
+        mask = pick_mask(related[entry], key, 8)
+        anchor_mask = pick_mask(unique[anchor], key, 10)
+    at = put_object(row, at, THE_ID, codes[target], mask, key, 3)
     at = _put_relation(row, at, relation, key, 12)
-    return _put_object(row, at, codes[anchor], anchor_mask, key, 14)
+    return put_object(row, at, THE_ID, codes[anchor], anchor_mask, key, 14)
 
 
 @shared
@@ -153,7 +153,8 @@ def _put_change(row, at, change, value, key):
 
 
 @shared
-def _finish(row, at):
+def finish(row, at):
+    """Frame a sentence that ends before `at`."""
     row[0] = BOS_ID
     row[at] = EOS_ID
     for i in range(at + 1, row.shape[0]):
@@ -179,8 +180,8 @@ def write_no_change(key, rows):
     start = below(key, 0, 9)
     stride = _COPRIME_TO_NINE[below(key, 1, 6)]
     for k in range(rows.shape[0]):
-        at = _put(rows[k], 1, NO_CHANGE_WORDS[0, (start + k * stride) % NO_CHANGE_COUNT[0]])
-        _finish(rows[k], at)
+        at = put(rows[k], 1, NO_CHANGE_WORDS[0, (start + k * stride) % NO_CHANGE_COUNT[0]])
+        finish(rows[k], at)
 
 
 @shared
@@ -208,7 +209,7 @@ def write_change(attributes, placement, camera, change, target, key, rows, codes
     slot, usable = survey(attributes, placement, camera, change, target, codes, right, away, unique, related)
     if slot < 0:  # a scene that was given up: nothing can be said of it, and nothing may be read from it
         for k in range(rows.shape[0]):
-            _finish(rows[k], 1)
+            finish(rows[k], 1)
         return
     value = np.int32(0)
     if target[AFTER] >= 0:
@@ -217,6 +218,6 @@ def write_change(attributes, placement, camera, change, target, key, rows, codes
         for attempt in range(MOST_TRIES):
             draw = stream_key(key, k, attempt)
             at = _put_reference(rows[k], 1, slot, codes, right, away, unique, related, usable, draw)
-            _finish(rows[k], _put_change(rows[k], at, change, value, draw))
+            finish(rows[k], _put_change(rows[k], at, change, value, draw))
             if not _said_before(rows, k):
                 break

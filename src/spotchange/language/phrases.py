@@ -75,7 +75,9 @@ NO_CHANGE_WORDS, NO_CHANGE_COUNT = _table([_NO_CHANGE], 7)
 
 LEFT, RIGHT, BEHIND, IN_FRONT = range(4)
 
-THE_ID, THAT_ID, IS_ID = (TOKEN_IDS[word] for word in ("the", "that", "is"))
+A_ID, THE_ID, THAT_ID, THERE_ID, THING_ID, IS_ID = (
+    TOKEN_IDS[word] for word in ("a", "the", "that", "there", "thing", "is")
+)
 
 # [BOS] the 3 attributes and a noun, that is, on the left side of, the 3 attributes and a noun,
 # is in a different location [EOS]

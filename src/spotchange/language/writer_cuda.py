@@ -1,4 +1,4 @@
-"""Launches the writer's scalar code on a CUDA device, one thread a pair; imported only for batches that lie there."""
+"""Launches the writers' scalar code on a CUDA device, one thread a text; imported only for batches that lie there."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from spotchange.kernels.compile import cached_kernel
 from spotchange.kernels.counter_random import stream_key
 from spotchange.language.composer import CHANGE_STREAM, NO_CHANGE_STREAM, survey, write_change, write_no_change
 from spotchange.language.phrases import MAX_WORDS
+from spotchange.language.picture_texts import MAX_PICTURE_WORDS, PICTURE_STREAM, write_picture_text
 from spotchange.scene import MAX_OBJECTS, SceneBatch
 
 THREADS = 128
@@ -56,6 +57,20 @@ def survey_kernel(attributes, placement, camera, change, target, found):
     found[s] = 1 if slot >= 0 and (unique[slot] != 0 or usable > 0) else 0
 
 
+@cached_kernel()
+def picture_text_kernel(scene_id, attributes, placement, camera, seed, ids):
+    s = cuda.grid(1)
+    if s >= ids.shape[0]:
+        return
+    codes = cuda.local.array(MAX_OBJECTS, int32)
+    right = cuda.local.array(MAX_OBJECTS, float32)
+    away = cuda.local.array(MAX_OBJECTS, float32)
+    unique = cuda.local.array(MAX_OBJECTS, int32)
+    order = cuda.local.array(MAX_OBJECTS, int32)
+    key = stream_key(seed, scene_id[s], PICTURE_STREAM)
+    write_picture_text(attributes[s, 0], placement[s, 0], camera[s, 0], key, ids[s], codes, right, away, unique, order)
+
+
 def _launch(kernel: Any, threads: int, device: torch.device, *arguments: Any) -> None:
     """Queue a kernel on torch's current stream, so that it runs in order with torch's own work."""
     if threads == 0:
@@ -84,3 +99,12 @@ def survey_on_cuda(batch: SceneBatch) -> torch.Tensor:
     found = torch.empty(len(batch), dtype=torch.uint8, device=device)
     _launch(survey_kernel, len(batch), device, *_arrays(batch), found)
     return found.bool()
+
+
+def write_picture_texts_on_cuda(batch: SceneBatch, seed: np.uint64) -> torch.Tensor:
+    """See `picture_texts.write_picture_texts`."""
+    device = batch.scene_id.device
+    ids = torch.empty((len(batch), MAX_PICTURE_WORDS), dtype=torch.int16, device=device)
+    arrays = [getattr(batch, name).contiguous() for name in ("scene_id", "attributes", "placement", "camera")]
+    _launch(picture_text_kernel, len(batch), device, *arrays, seed, ids)
+    return ids

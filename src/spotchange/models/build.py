@@ -11,6 +11,7 @@ from torch import nn
 
 from spotchange.config.model import ModelSettings, VocabularySettings
 from spotchange.errors import ConfigError, ModelError
+from spotchange.models.baselines.build import build_baseline
 from spotchange.models.build_idc_pcl import build_idc_pcl
 from spotchange.models.caption_decoder import CaptionDecoder
 from spotchange.models.clip4idc import Clip4idc
@@ -69,6 +70,10 @@ def vocabulary_of(tokenizer: Tokenizer) -> VocabularySettings:
 def preprocessor_for(settings: ModelSettings) -> Preprocessor:
     """The preprocessing a new model needs: CLIP's, or that of the network its backbone comes from."""
     size = settings.vision.image_size
+    if settings.vision.backbone == "efficientnet-lite0":
+        from spotchange.models.vision.efficientnet import MEAN, STD
+
+        return Preprocessor(image_size=size, mean=MEAN, std=STD)
     if settings.vision.backbone == "vit":
         return Preprocessor(image_size=size)
     config = Path(settings.vision.resnet or "") / "preprocessor_config.json"
@@ -112,9 +117,20 @@ def _clip4idc(settings: ModelSettings, *, joint: bool = True, language: TextTran
         if settings.heads.change
         else None,
         patch_change_head=PatchChangeHead(width=vision.width) if settings.heads.patch_change else None,
+        noun_head=_noun_head(settings),
     )
     initialise(model)
     return model
+
+
+def _noun_head(settings: ModelSettings) -> nn.Module | None:
+    if not settings.heads.nouns:
+        return None
+    if settings.vision.backbone != "efficientnet-lite0":
+        raise ConfigError("model.heads.nouns needs model.vision.backbone: efficientnet-lite0")
+    from spotchange.models.vision.efficientnet import NounHead
+
+    return NounHead(nouns=settings.heads.nouns, colours=settings.heads.colours)
 
 
 def _pair_encoder(settings: ModelSettings, *, joint: bool) -> PairEncoder:
@@ -138,7 +154,21 @@ def _backbone(settings: ModelSettings) -> nn.Module:
         from spotchange.models.vision.resnet import GridEncoder
 
         return GridEncoder(grid=vision.grid, width=vision.width, **resnet_arguments(vision))
+    if vision.backbone == "efficientnet-lite0":
+        from spotchange.models.vision.efficientnet import EfficientGridEncoder
+
+        return EfficientGridEncoder(grid=vision.grid, width=vision.width, pretrained=vision.efficientnet)
     return picture_encoder(vision)
+
+
+def _clip(settings: ModelSettings) -> Clip4idc:
+    """Two towers for single pictures and texts: what CLIP4IDC and its baselines begin from."""
+    _forbid_inter(settings)
+    if not settings.text.encoder or settings.captioner is not None:
+        raise ConfigError(
+            "clip is two towers and nothing else: set model.text.encoder to true, model.captioner to null"
+        )
+    return _clip4idc(settings, joint=False)
 
 
 def _clip_ft(settings: ModelSettings) -> Clip4idc:
@@ -183,9 +213,11 @@ def _forbid_inter(settings: ModelSettings) -> None:
 
 ARCHITECTURES: dict[str, Callable[[ModelSettings], nn.Module]] = {
     "clip4idc": _clip4idc,
+    "clip": _clip,
     "clip-ft": _clip_ft,
     "ft1": _ft1,
     "ft2": _ft2,
     "conventional": _conventional,
     "idc-pcl": build_idc_pcl,
+    "baseline": build_baseline,
 }

@@ -16,6 +16,7 @@ from spotchange.errors import ModelError
 from spotchange.models.caption_decoder import CaptionDecoder
 from spotchange.models.decoding import search
 from spotchange.models.decoding.session import open_session
+from spotchange.models.decoding.torch_arrays import TorchArrays
 from spotchange.models.interface import DecodingOptions, Generated, VisualState
 from spotchange.models.layers import PreNormBlock
 from spotchange.models.text_encoder import TextEncoder, WordEmbedding
@@ -37,6 +38,7 @@ class Clip4idc(nn.Module):
         text_encoder: TextEncoder | None = None,
         change_head: ChangeHead | None = None,
         patch_change_head: PatchChangeHead | None = None,
+        noun_head: nn.Module | None = None,
     ) -> None:
         super().__init__()
         self.image_size = image_size
@@ -49,6 +51,7 @@ class Clip4idc(nn.Module):
         self.captioner = captioner
         self.change_head = change_head
         self.patch_change_head = patch_change_head
+        self.noun_head = noun_head
 
     # What the pictures say
 
@@ -92,6 +95,13 @@ class Clip4idc(nn.Module):
         apart = (1 - (before * after).sum(dim=-1)).clamp_min(0)
         return torch.stack([apart, apart], dim=1).unflatten(-1, state.grid)
 
+    def name_windows(self, windows: Tensor) -> tuple[Tensor, Tensor]:
+        """Scores of nouns and colours for pictures of single things (windows, 3, size, size), preprocessed."""
+        if self.noun_head is None:
+            raise ModelError("this model has no names for single things", hint="use an everyday model")
+        nouns, colours = self.noun_head(self.encoder.backbone.network.summarise(windows))
+        return nouns, colours
+
     # Captions
 
     def caption_logits(self, state: VisualState, ids: Tensor) -> Tensor:
@@ -109,7 +119,7 @@ class Clip4idc(nn.Module):
             rows_per_pair=search.rows_per_pair(options),
             max_words=options.max_words,
         )
-        return search.generate(steps, len(state), self.special, options, state.tokens.device)
+        return search.generate(steps, len(state), self.special, options, TorchArrays(state.tokens.device))
 
     @property
     def _captioner(self) -> CaptionDecoder:
@@ -127,6 +137,11 @@ class Clip4idc(nn.Module):
     def embed_pair(self, before: Tensor, after: Tensor) -> Tensor:
         """(pairs, output width), unit length."""
         return self.pair_embedding(self.encode(before, after))
+
+    def embed_picture(self, pictures: Tensor) -> Tensor:
+        """(pictures, output width), unit length: one picture alone, as CLIP embeds it. For models without inter blocks,
+        whose tower ends where the pictures would meet."""
+        return F.normalize(self.encoder.embed_alone(pictures).float(), dim=-1)
 
     def embed_text(self, ids: Tensor, mask: Tensor) -> Tensor:
         """(sentences, output width), unit length; `mask` True on words, begin and end tokens included."""

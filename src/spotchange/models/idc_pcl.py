@@ -16,6 +16,7 @@ from spotchange.models.cross_modal import (
     words_see_back_beside_masks,
 )
 from spotchange.models.decoding import search
+from spotchange.models.decoding.torch_arrays import TorchArrays
 from spotchange.models.difference_encoder import DifferenceEncoder, StandardCells
 from spotchange.models.interface import DecodingOptions, Generated, VisualState
 from spotchange.models.pcl_heads import CellHead, ClassHeads
@@ -183,7 +184,7 @@ class IdcPcl(nn.Module):
             rows_per_pair=search.rows_per_pair(options),
             max_words=options.max_words,
         )
-        return search.generate(steps, len(state), self.special, options, state.tokens.device)
+        return search.generate(steps, len(state), self.special, options, TorchArrays(state.tokens.device))
 
 
 def _joined(visual: Tensor, *text: Tensor) -> Tensor:

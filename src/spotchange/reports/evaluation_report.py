@@ -34,7 +34,7 @@ def write_report(evaluation: Evaluation, path: str | os.PathLike[str]) -> None:
 def report_html(evaluation: Evaluation) -> str:
     """The page as text."""
     names = " against ".join(system.name for system in evaluation.systems)
-    page = Template(resources.files("spotchange.evaluation").joinpath("report.html").read_text(encoding="utf-8"))
+    page = Template(resources.files("spotchange.reports").joinpath("report.html").read_text(encoding="utf-8"))
     return page.substitute(
         title=escape(f"{names} on {evaluation.data_set} ({evaluation.split})"),
         lead=escape(f"{len(evaluation.rows)} pairs. Floor in every table: {evaluation.constant_caption}."),

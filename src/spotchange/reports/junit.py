@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree
 
-from spotchange.reports.comparison import DIFFERENT, ComparedFile, Comparison
+from spotchange.regression import ComparedFile, FolderComparison
+from spotchange.regression.run import DIFFERENT
 
 SUITE = "spotchange compare"
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def junit_xml(comparison: Comparison) -> str:
+def junit_xml(comparison: FolderComparison) -> str:
     """One test case a picture: changed, missing and new ones fail, unreadable ones are errors."""
     failures = sum(each.status in DIFFERENT for each in comparison.files)
     totals = {
@@ -50,9 +51,16 @@ def _message(compared: ComparedFile) -> str:
 def _details(compared: ComparedFile) -> str:
     if compared.result is None:
         return _clean(compared.name)
-    lines = [f"change score {compared.result.change_score:.4f}"]
-    lines += [f"{region.image} x,y,w,h = {','.join(map(str, region.box))}" for region in compared.result.regions]
-    return "\n".join(lines)
+    result = compared.result
+    lines = [f"change score {result.change_score:.4f}"]
+    if result.diff_pixels is not None:
+        lines = [
+            f"{result.diff_pixels} pixels differ (ratio {result.diff_ratio:.6f}, largest {result.largest_difference}, "
+            f"preset {result.preset})"
+        ]
+    lines += [f"{each.kind}: {each.sentence}" for each in result.findings]
+    lines += [f"{region.image} x,y,w,h = {','.join(map(str, region.box))}" for region in result.regions]
+    return _clean("\n".join(lines))
 
 
 def _clean(text: str) -> str:

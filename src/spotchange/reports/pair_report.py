@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from html import escape
 from importlib import resources
 from string import Template
+from urllib.parse import quote
 
 from spotchange import __version__
-from spotchange.reports.comparison import ComparedFile, Comparison
+from spotchange.regression import ComparedFile, FolderComparison
 from spotchange.reports.pair_view import view_styles
 from spotchange.results import CaptionResult
 
@@ -39,7 +40,7 @@ class PairCard:
         )
 
 
-def comparison_html(comparison: Comparison) -> str:
+def comparison_html(comparison: FolderComparison) -> str:
     """The report of two folders."""
     title = f"{comparison.before.name or comparison.before} → {comparison.after.name or comparison.after}"
     return pairs_html(title, [PairCard.of(each) for each in comparison.files])
@@ -47,12 +48,12 @@ def comparison_html(comparison: Comparison) -> str:
 
 def pairs_html(title: str, cards: Sequence[PairCard]) -> str:
     """A page of cards; those that need attention stand open, the others are folded."""
-    page = Template(resources.files("spotchange.evaluation").joinpath("pair_report.html").read_text(encoding="utf-8"))
+    page = Template(resources.files("spotchange.reports").joinpath("pair_report.html").read_text(encoding="utf-8"))
     counts = Counter(card.status for card in cards)
     loud = [card for card in cards if card.status not in QUIET]
     parts = ["\n".join(_card(card) for card in loud) or '<p class="calm">Nothing needs your attention.</p>']
     for status, words in (
-        ("unchanged", "other pixels, nothing changed in the picture"),
+        ("unchanged", "other pixels, within the tolerances"),
         ("identical", "every pixel is the same"),
     ):
         quiet = [card for card in cards if card.status == status]
@@ -77,10 +78,23 @@ def _folded(summary: str, cards: Sequence[PairCard]) -> str:
 
 
 def _card(card: PairCard) -> str:
-    head = f'<header><h2>{escape(card.name)}</h2><span class="sc-verdict sc-verdict-{card.status}">{card.status}</span>'
-    if card.result is not None:
-        head += f'<span class="score">change score {card.result.change_score:.2f}</span>'
-    return f'<article id="{escape(card.name)}">{head}</header>{_words(card)}{card.view}</article>'
+    anchor = escape(quote(card.name))
+    head = (
+        f'<header><h2><a href="#{anchor}">{escape(card.name)}</a></h2>'
+        f'<span class="sc-verdict sc-verdict-{card.status}">{card.status}</span>{_numbers(card.result)}'
+    )
+    return f'<article id="{anchor}" data-status="{card.status}">{head}</header>{_words(card)}{card.view}</article>'
+
+
+def _numbers(result: CaptionResult | None) -> str:
+    if result is None:
+        return ""
+    if result.diff_pixels is None or result.diff_ratio is None:
+        return f'<span class="score">change score {result.change_score:.2f}</span>'
+    return (
+        f'<span class="score">{result.diff_pixels:,} pixels differ ({100 * result.diff_ratio:.3g} %), '
+        f"by at most {result.largest_difference:.3g}; {escape(result.preset or '')}</span>"
+    )
 
 
 def _words(card: PairCard) -> str:
@@ -91,10 +105,15 @@ def _words(card: PairCard) -> str:
         what = what or ("This picture is only in the second folder." if card.status == "new" else "")
         return f'<p class="said">{what}</p>' if what else ""
     warnings = "".join(f'<p class="warning">{escape(warning)}</p>' for warning in card.result.warnings)
-    boxes = "".join(
-        f"<li>{region.image}: x {region.box[0]}, y {region.box[1]}, {region.box[2]}×{region.box[3]} pixels "
-        f"<small>{region.score:.2f}</small></li>"
-        for region in card.result.regions
-    )
-    places = f'<details class="boxes"><summary>Boxes</summary><ul>{boxes}</ul></details>' if boxes else ""
+    if len(card.result.findings) > 1:
+        items = "".join(f"<li>{escape(each.sentence)}</li>" for each in card.result.findings)
+        what = f"All {len(card.result.findings)} findings"
+    else:
+        items = "".join(
+            f"<li>{region.image}: x {region.box[0]}, y {region.box[1]}, {region.box[2]}×{region.box[3]} pixels "
+            f"<small>{region.score:.2f}</small></li>"
+            for region in card.result.regions
+        )
+        what = "Boxes"
+    places = f'<details class="boxes"><summary>{what}</summary><ul>{items}</ul></details>' if items else ""
     return f'<p class="said">{escape(card.result.caption)}</p>{warnings}{places}'

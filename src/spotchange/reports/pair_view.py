@@ -17,6 +17,7 @@ from PIL import Image
 
 from spotchange.answering import Answer
 from spotchange.drawing import FADE, draw_boxes, overlay
+from spotchange.images import encode_image
 from spotchange.results import Region
 
 VIEW_SIDE = 960  # pixels of the longer side, at most
@@ -31,7 +32,7 @@ _MARKS = "this.closest('.sc-view').classList.toggle('sc-plain', !this.checked)"
 
 def view_styles() -> str:
     """The style sheet views need once a page."""
-    return resources.files("spotchange.evaluation").joinpath("pair_view.css").read_text(encoding="utf-8")
+    return resources.files("spotchange.reports").joinpath("pair_view.css").read_text(encoding="utf-8")
 
 
 def pair_view(answer: Answer, *, side: int = VIEW_SIDE) -> str:
@@ -109,7 +110,7 @@ def _layer(picture: Image.Image, heat: npt.NDArray[np.float32], regions: Sequenc
 
 
 def _veil_uri(heat: npt.NDArray[np.float32]) -> str:
-    """A white veil over what did not change, as `captioner.drawing.overlay` fades it: the change keeps its colours."""
+    """A white veil over what did not change, as `drawing.overlay` fades it: the change keeps its colours."""
     rows, columns = heat.shape
     scale = HEAT_SIDE / max(rows, columns)
     kept = np.clip(heat, 0, 1)
@@ -118,9 +119,7 @@ def _veil_uri(heat: npt.NDArray[np.float32]) -> str:
     )
     layer = Image.new("RGBA", strength.size, "white")
     layer.putalpha(strength)
-    packed = io.BytesIO()
-    layer.save(packed, "PNG")
-    return _uri("png", packed.getvalue())
+    return _uri("png", encode_image(layer))
 
 
 def _uri(kind: str, content: bytes) -> str:

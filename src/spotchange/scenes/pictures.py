@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -15,9 +17,17 @@ _SEED_STEP = 0x9E3779B1  # keeps the draws of neighbouring seeds apart
 
 
 def draw_pictures(
-    batch: SceneBatch, look: LookRandomness, *, seed: int, width: int, height: int, quality: str, device: str
+    batch: SceneBatch,
+    look: LookRandomness,
+    *,
+    seed: int,
+    width: int,
+    height: int,
+    quality: str,
+    device: str,
+    pictures: Sequence[int] = PICTURES,
 ) -> tuple[Tensor, Tensor]:
-    """Draw every scene before, after and from the third camera.
+    """Draw every scene: before, after and from the third camera, unless fewer pictures are asked for.
 
     Args:
         batch: The scenes; their lamps and materials already have the look that was drawn for them.
@@ -27,14 +37,15 @@ def draw_pictures(
         height: See width.
         quality: Effort of the renderer.
         device: Where to draw.
+        pictures: Which of the three.
 
     Returns:
-        uint8 images (S, 3, 3, H, W) and object ids (S, 3, H, W), 0 for the ground, else slot + 1.
+        uint8 images (S, pictures, 3, H, W) and object ids (S, pictures, H, W), 0 for the ground, else slot + 1.
     """
-    drawn = render(batch, width=width, height=height, quality=quality, device=device, pictures=PICTURES)
+    drawn = render(batch, width=width, height=height, quality=quality, device=device, pictures=pictures)
     images, ids = torch.as_tensor(drawn.images), torch.as_tensor(drawn.ids)
     scene_id = torch.as_tensor(batch.scene_id)
-    keys = scene_id[:, None] * len(PICTURES) + torch.arange(len(PICTURES), device=images.device)
+    keys = scene_id[:, None] * len(PICTURES) + torch.tensor(tuple(pictures), device=images.device)
     keys = keys.flatten() + seed * _SEED_STEP % (1 << 62)
     changed = apply_effects(images.flatten(0, 1), keys, blur=look.blur, noise=look.noise, jpeg=look.jpeg)
     return changed.reshape(images.shape), ids

@@ -21,6 +21,7 @@ from spotchange.serving.engine.queue import Batcher
 from spotchange.serving.engine.workers import Workers
 from spotchange.serving.guard import App, Guard
 from spotchange.serving.page.disguise import Disguise
+from spotchange.serving.page.door import PageDoor
 from spotchange.serving.settings import ServerSettings
 
 DESCRIPTION = "Two pictures in, a sentence about what changed out. Errors are problem details (RFC 9457)."
@@ -45,15 +46,16 @@ class Service:
         self.decoder = Decoder(settings)
         self.api = self._make_api(answerer)
         self.page: FastAPI | None = None
-        self.stop_page: Callable[[], None] = lambda: None
+        self.stop_page: Callable[[], None] = lambda: None  # ends the open streams of pages
+        page: App | None = None
         if settings.page:
             # The page's framework takes seconds to import: only where it is wanted.
             from spotchange.serving.page.build import make_page
 
-            self.page, self.stop_page = make_page(answerer.card.name, self.batcher, settings)
-        page: App | None = self.page
-        if page is not None and page_files is not None:
-            page = Disguise(page, page_files)
+            self.page, framework = make_page(answerer.card.name, self.batcher, settings)
+            self.stop_page = framework.stop_event.set
+            page = self.page if page_files is None else Disguise(self.page, page_files)
+            page = PageDoor(page, framework=framework, key_needed=settings.api_key is not None)
         self.app = Guard(api=self.api, page=page, settings=settings, meter=self.meter)
 
     def close(self) -> None:

@@ -13,16 +13,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from spotchange.errors import InputError, MissingExtraError
 from spotchange.serving.settings import ServerSettings
+
+if TYPE_CHECKING:
+    from spotchange.answering import LoadOptions
 
 TEMPORARY = "spotchange-serve-"
 _NEEDED = ("fastapi", "uvicorn", "gradio", "multipart", "prometheus_client")
 log = logging.getLogger("spotchange.serving")
 
 
-def run_server(settings: ServerSettings, *, model: str, device: str, threads: int | None) -> None:
+def run_server(settings: ServerSettings, *, model: str, options: LoadOptions) -> None:
     """Serve until SIGINT or SIGTERM."""
     check_extra()
     logging.basicConfig(level=logging.INFO, format="%(levelname)s: %(message)s", stream=sys.stderr)
@@ -31,7 +35,7 @@ def run_server(settings: ServerSettings, *, model: str, device: str, threads: in
     signal.signal(signal.SIGTERM, _leave)
     try:
         with temporary_folder() as folder:
-            _serve(settings, listening, folder, model=model, device=device, threads=threads)
+            _serve(settings, listening, folder, model=model, options=options)
     finally:
         listening.close()
 
@@ -71,17 +75,20 @@ def temporary_folder() -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix=f"{TEMPORARY}{os.getpid()}.")).resolve()
     before = tempfile.tempdir
     tempfile.tempdir = str(folder)
-    os.environ["GRADIO_TEMP_DIR"] = str(folder)
+    # Both are folders whose files the page's framework hands out; the second lies beside the user's own by default.
+    variables = {"GRADIO_TEMP_DIR": str(folder), "GRADIO_EXAMPLES_CACHE": str(folder / "examples")}
+    os.environ.update(variables)
     try:
         yield folder
     finally:
         tempfile.tempdir = before
-        os.environ.pop("GRADIO_TEMP_DIR", None)
+        for name in variables:
+            os.environ.pop(name, None)
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def _serve(
-    settings: ServerSettings, listening: socket.socket, folder: Path, *, model: str, device: str, threads: int | None
+    settings: ServerSettings, listening: socket.socket, folder: Path, *, model: str, options: LoadOptions
 ) -> None:
     import uvicorn
     from PIL import Image
@@ -94,7 +101,7 @@ def _serve(
             service.stop_page()  # open pages hold a stream; without its end nothing ends
             await super().shutdown(sockets)
 
-    answerer = build_answerer(model, device=device, threads=threads)
+    answerer = build_answerer(model, options)
     # A first look finds a model that cannot compute here, and makes the first request as quick as the others.
     gray, red = (Image.new("RGB", (64, 64), color) for color in ("gray", "red"))
     answerer.answer([ImagePair.of(gray, red)], CaptionOptions())

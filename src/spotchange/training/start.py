@@ -10,7 +10,9 @@ from torch import nn
 
 from spotchange.config.model import ModelSettings
 from spotchange.config.training import Recipe
+from spotchange.everyday.wording import build_tokenizer as everyday_tokenizer
 from spotchange.language.vocabulary import TOKENS, build_tokenizer
+from spotchange.models.baselines.skeleton import Baseline
 from spotchange.models.build import build_model, preprocessor_for, settings_for
 from spotchange.models.vision.preprocess import Preprocessor
 from spotchange.models.weights.bundled import BUNDLED, bundled_folder
@@ -44,13 +46,20 @@ def start_model(recipe: Recipe) -> Start:
         tokenizer = _with_new_words(_tokenizer_for(recipe.model), recipe)
         settings = settings_for(recipe.model, tokenizer)
         return Start(
-            model=build_model(settings),
+            model=_told_words(build_model(settings), tokenizer),
             settings=settings,
             tokenizer=tokenizer,
             preprocessor=preprocessor_for(settings),
         )
     loaded = _read(recipe.stage.start_from)
     return _go_on(loaded, recipe.model, _with_new_words(loaded.tokenizer, recipe))
+
+
+def _told_words(model: nn.Module, tokenizer: Tokenizer) -> nn.Module:
+    """The same model; one of the published systems that learn labels of words looks at them now."""
+    if isinstance(model, Baseline):
+        model.system.take_words([tokenizer.id_to_token(i) or "" for i in range(tokenizer.get_vocab_size())])
+    return model
 
 
 def _with_new_words(tokenizer: Tokenizer, recipe: Recipe) -> Tokenizer:
@@ -70,7 +79,7 @@ def _go_on(loaded: LoadedModel, wanted: ModelSettings | None, tokenizer: Tokeniz
     model = loaded.model
     fresh: tuple[str, ...] = ()
     if settings != loaded.settings:
-        model = build_model(settings)
+        model = _told_words(build_model(settings), tokenizer)
         state = refit(loaded.model.state_dict(), loaded.settings, settings)
         fresh = take_weights(model, state, source=str(loaded.folder)).fresh
         keep_known_words(model, state)
@@ -91,9 +100,11 @@ def _go_on(loaded: LoadedModel, wanted: ModelSettings | None, tokenizer: Tokeniz
 
 
 def _tokenizer_for(settings: ModelSettings) -> Tokenizer:
-    """The scenes' own 80 words where the model has room for just those, else CLIP's word pieces."""
+    """The scenes' own 80 words where the model has room for just those, everyday frames, or CLIP's word pieces."""
     if settings.vocabulary.size == len(TOKENS):
         return build_tokenizer()
+    if settings.heads.nouns:
+        return everyday_tokenizer()
     from spotchange.models.weights.clip_tokenizer import clip_tokenizer
 
     return clip_tokenizer()

@@ -66,11 +66,10 @@ class Validator:
         """Pair to text and back over all held-out change pairs; equal captions all count as right."""
         pairs, texts, keys = [], [], []
         for batch in self.held_out.batches:
-            rows = batch.change_type != 0
-            state = objective.encode(batch.before[rows], batch.after[rows])
-            pairs.append(objective.model.pair_embedding(state).float())
-            texts.append(objective.model.embed_text(batch.caption_ids[rows], batch.caption_mask[rows]).float())
-            keys += batch.caption_ids[rows].tolist()
+            ranked = batch[batch.change_type != 0]
+            pairs.append(objective.seen_embedding(ranked).float())
+            texts.append(objective.model.embed_text(ranked.caption_ids, ranked.caption_mask).float())
+            keys += ranked.caption_ids.tolist()
         similarity = torch.cat(pairs) @ torch.cat(texts).T
         numbers = {key: number for number, key in enumerate(dict.fromkeys(map(tuple, keys)))}
         same = torch.tensor([numbers[tuple(key)] for key in keys], device=similarity.device)

@@ -8,9 +8,10 @@ from functools import cache
 import torch
 from torch import Tensor
 
+from spotchange.models.decoding.arrays import NEVER
+
 # Fewer scores than this are read in no time; more are worth a kernel that must be compiled first.
 _MANY_SCORES = 2**22
-NEVER = -1e9  # given to words that must not win; not infinite, or 0 * -inf would give nan
 
 Chooser = Callable[[Tensor, int | None], tuple[Tensor, Tensor]]
 

@@ -1,7 +1,7 @@
-"""Choosing words: greedy, beam search, sampling. Knows no model: only something that steps.
+"""Choosing words: greedy, beam search, sampling. Knows no model and no runtime: only something that steps.
 
-Scores come as (rows, vocabulary), one row a sentence, a pair's sentences next to each other. Everything
-stays on the device; the only question asked of it is, now and then, whether all sentences have ended.
+Scores come as (rows, vocabulary), one row a sentence, a pair's sentences next to each other. They may be torch tensors
+or numpy arrays: `Arrays` says where the sentences are kept, and everything stays there.
 """
 
 from __future__ import annotations
@@ -9,22 +9,19 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-import torch
-from torch import Tensor
-
 from spotchange.errors import InputError
-from spotchange.models.decoding.argmax import NEVER, likeliest
+from spotchange.models.decoding.arrays import NEVER, Array, Arrays
 from spotchange.models.interface import DecodingOptions, Generated
 
 
 class Steps(Protocol):
     """A batch of sentences in the making."""
 
-    def step(self, ids: Tensor) -> Tensor:
+    def step(self, ids: Array) -> Array:
         """Feed one word a row (rows,); scores of the next (rows, vocabulary)."""
         ...
 
-    def select(self, rows: Tensor) -> None:
+    def select(self, rows: Array) -> None:
         """Let row i go on from the history of row `rows[i]`."""
         ...
 
@@ -62,184 +59,184 @@ def checked(options: DecodingOptions, context: int) -> DecodingOptions:
     return options
 
 
-@torch.inference_mode()
-def generate(
-    steps: Steps, pairs: int, special: SpecialIds, options: DecodingOptions, device: torch.device
-) -> Generated:
+def generate(steps: Steps, pairs: int, special: SpecialIds, options: DecodingOptions, arrays: Arrays) -> Generated:
     """Sentences for `pairs` pairs, best candidate first."""
     if options.method == "beam":
-        return _beam_search(steps, pairs, special, options, device)
-    return _one_word_at_a_time(steps, pairs, special, options, device)
+        return _beam_search(steps, pairs, special, options, arrays)
+    return _one_word_at_a_time(steps, pairs, special, options, arrays)
 
 
 def _one_word_at_a_time(
-    steps: Steps, pairs: int, special: SpecialIds, options: DecodingOptions, device: torch.device
+    steps: Steps, pairs: int, special: SpecialIds, options: DecodingOptions, arrays: Arrays
 ) -> Generated:
     """Greedy and sampling: rows never meet each other."""
     rows = pairs * rows_per_pair(options)
-    generator = torch.Generator(device).manual_seed(options.seed) if options.method == "sample" else None
-    ids = torch.full((rows,), special.begin, device=device)
-    penalties = _penalties(options, device)
-    ended = torch.zeros(rows, dtype=torch.bool, device=device)
-    words = torch.full((rows, options.max_words), special.pad, device=device)
-    chances = torch.zeros(rows, options.max_words, device=device)
-    lengths = torch.zeros(rows, dtype=torch.long, device=device)
+    ids = arrays.integers((rows,), special.begin)
+    ended = arrays.integers((rows,), 0) == 1
+    words = arrays.integers((rows, options.max_words), special.pad)
+    log_probabilities = arrays.floats((rows, options.max_words), 0.0)
+    lengths = arrays.integers((rows,), 0)
+    ranks = _Ranks(special, options, arrays)
     for position in range(options.max_words):
-        scores = steps.step(ids)
-        forbidden = special.end if position < options.min_words else None
-        if generator is None and not options.word_penalties:
-            ids, chance = likeliest(scores, forbidden)
-        else:
-            chances_of_all = scores.log_softmax(dim=-1, dtype=torch.float32)
-            rank = _forbid(_penalised(chances_of_all, penalties), forbidden)
-            ids = rank.argmax(dim=-1) if generator is None else _sample(rank, options, generator)
-            chance = chances_of_all.gather(1, ids[:, None])[:, 0]
-        lengths += ~ended
-        chances[:, position] = chance.masked_fill(ended, 0.0)
+        ids, chosen = _next_words(steps.step(ids), ranks, position, options, arrays)
+        lengths = lengths + arrays.where(ended, 0, 1)
+        log_probabilities[:, position] = arrays.where(ended, 0.0, chosen)
         ended = ended | (ids == special.end)
-        words[:, position] = ids.masked_fill(ended, special.pad)
-        if _time_to_look(position, device) and bool(ended.all()):
+        words[:, position] = arrays.where(ended, special.pad, ids)
+        if _time_to_look(position, arrays) and bool(ended.all()):
             break
-    shape = (pairs, -1)
-    generated = (words.unflatten(0, shape), chances.unflatten(0, shape), lengths.unflatten(0, shape))
-    total = generated[1].sum(dim=-1) / generated[2] ** options.length_penalty
-    return _best_first(*generated, total, options.candidates)
+    words = words.reshape(pairs, -1, options.max_words)
+    log_probabilities = log_probabilities.reshape(pairs, -1, options.max_words)
+    lengths = lengths.reshape(pairs, -1)
+    total = log_probabilities.sum(-1) / lengths**options.length_penalty
+    return _best_first(words, log_probabilities, lengths, total, options.candidates, arrays)
 
 
-def _sample(scores: Tensor, options: DecodingOptions, generator: torch.Generator) -> Tensor:
-    """One word a row, drawn from the most likely words that together have probability `top_p`."""
-    probabilities = (scores / options.temperature).softmax(dim=-1)
-    if options.top_p < 1.0:
-        ordered, places = probabilities.sort(dim=-1, descending=True)
-        before = ordered.cumsum(dim=-1) - ordered  # what the likelier words already cover
-        probabilities = torch.zeros_like(probabilities).scatter(1, places, ordered * (before < options.top_p))
-    return torch.multinomial(probabilities, 1, generator=generator)[:, 0]
+def _next_words(
+    scores: Array, ranks: _Ranks, position: int, options: DecodingOptions, arrays: Arrays
+) -> tuple[Array, Array]:
+    """One word a row (rows,) and the model's log-probability of it."""
+    if options.method == "greedy" and not options.word_penalties:
+        return arrays.likeliest(scores, ranks.forbidden(position))
+    log_probabilities = arrays.log_softmax(scores)
+    ranked = ranks.of(log_probabilities, position)
+    if options.method == "greedy":
+        ids = arrays.top(ranked, 1)[1][:, 0]
+    else:
+        ids = arrays.sample(
+            ranked, temperature=options.temperature, top_p=options.top_p, seed=options.seed, position=position
+        )
+    return ids, arrays.take(log_probabilities, ids[:, None])[:, 0]
 
 
 @dataclass(kw_only=True)
 class _Beams:
     """Sentences of a batch of pairs: (pairs, beams, words), (pairs, beams, words), (pairs, beams)."""
 
-    words: Tensor
-    chances: Tensor
-    score: Tensor
+    words: Array
+    log_probabilities: Array
+    score: Array
 
     @classmethod
-    def empty(cls, pairs: int, beams: int, length: int, pad: int, device: torch.device) -> _Beams:
+    def empty(cls, pairs: int, beams: int, length: int, pad: int, arrays: Arrays) -> _Beams:
         return cls(
-            words=torch.full((pairs, beams, length), pad, device=device),
-            chances=torch.zeros(pairs, beams, length, device=device),
-            score=torch.full((pairs, beams), NEVER, device=device),
+            words=arrays.integers((pairs, beams, length), pad),
+            log_probabilities=arrays.floats((pairs, beams, length), 0.0),
+            score=arrays.floats((pairs, beams), NEVER),
         )
 
-    def choose(self, places: Tensor) -> _Beams:
+    def choose(self, places: Array, arrays: Arrays) -> _Beams:
         """Those beams, in that order; `places` (pairs, chosen)."""
-        wide = places[:, :, None].expand(-1, -1, self.words.shape[2])
         return _Beams(
-            words=self.words.gather(1, wide),
-            chances=self.chances.gather(1, wide),
-            score=self.score.gather(1, places),
+            words=arrays.take(self.words, places),
+            log_probabilities=arrays.take(self.log_probabilities, places),
+            score=arrays.take(self.score, places),
         )
 
-    def joined(self, other: _Beams) -> _Beams:
+    def joined(self, other: _Beams, arrays: Arrays) -> _Beams:
         """Both sets of beams of every pair."""
         return _Beams(
-            words=torch.cat([self.words, other.words], dim=1),
-            chances=torch.cat([self.chances, other.chances], dim=1),
-            score=torch.cat([self.score, other.score], dim=1),
+            words=arrays.join(self.words, other.words),
+            log_probabilities=arrays.join(self.log_probabilities, other.log_probabilities),
+            score=arrays.join(self.score, other.score),
         )
 
 
-def _beam_search(
-    steps: Steps, pairs: int, special: SpecialIds, options: DecodingOptions, device: torch.device
-) -> Generated:
+def _beam_search(steps: Steps, pairs: int, special: SpecialIds, options: DecodingOptions, arrays: Arrays) -> Generated:
     """Keep the `beams` best unfinished and the `beams` best finished sentences of every pair."""
     beams = options.beams
-    alive = _Beams.empty(pairs, beams, options.max_words, special.pad, device)
+    alive = _Beams.empty(pairs, beams, options.max_words, special.pad, arrays)
     alive.score[:, 0] = 0.0  # all beams begin alike: only one may branch at first
-    done = _Beams.empty(pairs, beams, options.max_words, special.pad, device)
-    done_lengths = torch.ones(pairs, beams, dtype=torch.long, device=device)
-    ids = torch.full((pairs * beams,), special.begin, device=device)
-    first_row = beams * torch.arange(pairs, device=device)[:, None]
-    penalties = _penalties(options, device)
+    done = _Beams.empty(pairs, beams, options.max_words, special.pad, arrays)
+    done_lengths = arrays.integers((pairs, beams), 1)
+    ids = arrays.integers((pairs * beams,), special.begin)
+    first_row = beams * arrays.counting(pairs)[:, None]
+    ranks = _Ranks(special, options, arrays)
     for position in range(options.max_words):
-        chance = steps.step(ids).log_softmax(dim=-1, dtype=torch.float32)
-        rank = _forbid(_penalised(chance, penalties), special.end if position < options.min_words else None)
-        grown, parents, last = _grow(alive, rank, chance, position)
-        ends = last == special.end
+        log_probabilities = arrays.log_softmax(steps.step(ids))
+        grown, parents, last = _grow(alive, ranks.of(log_probabilities, position), log_probabilities, position, arrays)
         length = position + 1
+        ends = last == special.end
         if length == options.max_words:
-            ends = torch.ones_like(ends)  # out of room: what there is counts as finished
+            ends = ends | True  # out of room: what there is counts as finished
         # Finished ones compete by mean log-probability, to the power of the penalty.
-        finished = _Beams(words=grown.words, chances=grown.chances, score=grown.score / length**options.length_penalty)
-        finished.score = finished.score.masked_fill(~ends | (grown.score <= NEVER / 2), NEVER)
-        done = done.joined(finished)
-        done_lengths = torch.cat([done_lengths, torch.full_like(parents, length)], dim=1)
-        best = done.score.topk(beams, dim=1).indices
-        done, done_lengths = done.choose(best), done_lengths.gather(1, best)
-        going = grown.score.masked_fill(ends, NEVER).topk(beams, dim=1).indices
-        alive = grown.choose(going)
-        alive.score = alive.score.masked_fill(ends.gather(1, going), NEVER)
-        ids = last.gather(1, going).flatten()
-        steps.select((first_row + parents.gather(1, going)).flatten())
-        if _time_to_look(position, device) and not bool(_can_improve(alive, done, length, options).any()):
+        score = arrays.where(~ends | (grown.score <= NEVER / 2), NEVER, grown.score / length**options.length_penalty)
+        done = done.joined(replace(grown, score=score), arrays)
+        done_lengths = arrays.join(done_lengths, arrays.integers(tuple(parents.shape), length))
+        best = arrays.top(done.score, beams)[1]
+        done, done_lengths = done.choose(best, arrays), arrays.take(done_lengths, best)
+        going = arrays.top(arrays.where(ends, NEVER, grown.score), beams)[1]
+        alive = grown.choose(going, arrays)
+        alive.score = arrays.where(arrays.take(ends, going), NEVER, alive.score)
+        ids = arrays.take(last, going).reshape(-1)
+        steps.select((first_row + arrays.take(parents, going)).reshape(-1))
+        if _time_to_look(position, arrays) and not bool(_can_improve(alive, done, length, options).any()):
             break
-    words = done.words.masked_fill(done.words == special.end, special.pad)
-    return _best_first(words, done.chances, done_lengths, done.score, options.candidates)
+    words = arrays.where(done.words == special.end, special.pad, done.words)
+    return _best_first(words, done.log_probabilities, done_lengths, done.score, options.candidates, arrays)
 
 
-def _grow(alive: _Beams, rank: Tensor, chance: Tensor, position: int) -> tuple[_Beams, Tensor, Tensor]:
-    """The 2 * beams best continuations of every pair by `rank`, their parent beams and their last words.
+def _grow(
+    alive: _Beams, ranks: Array, log_probabilities: Array, position: int, arrays: Arrays
+) -> tuple[_Beams, Array, Array]:
+    """The 2 * beams best continuations of every pair by `ranks`, their parent beams and their last words.
 
-    Twice as many as beams, so that enough stay alive even if every beam's best word is the end. `chance` is
-    what is reported: the words' probabilities, whatever was taken off their rank.
+    Twice as many as beams, so that enough stay alive even if every beam's best word is the end. What is reported are
+    the words' probabilities, whatever was taken off their rank.
     """
     pairs, beams = alive.score.shape
-    vocabulary = rank.shape[-1]
-    totals = alive.score[:, :, None] + rank.unflatten(0, (pairs, beams))
-    score, places = totals.flatten(1).topk(min(2 * beams, beams * vocabulary), dim=1)
+    vocabulary = ranks.shape[-1]
+    totals = (alive.score[:, :, None] + ranks.reshape(pairs, beams, vocabulary)).reshape(pairs, -1)
+    score, places = arrays.top(totals, min(2 * beams, beams * vocabulary))
     parents, last = places // vocabulary, places % vocabulary
-    grown = alive.choose(parents)
+    grown = alive.choose(parents, arrays)
     grown.words[:, :, position] = last
-    grown.chances[:, :, position] = chance.unflatten(0, (pairs, beams)).flatten(1).gather(1, places)
+    grown.log_probabilities[:, :, position] = arrays.take(log_probabilities.reshape(pairs, -1), places)
     grown.score = score
     return grown, parents, last
 
 
-def _can_improve(alive: _Beams, done: _Beams, length: int, options: DecodingOptions) -> Tensor:
-    """Whether some unfinished sentence of a pair could still beat its worst finished one."""
+def _can_improve(alive: _Beams, done: _Beams, length: int, options: DecodingOptions) -> Array:
+    """Whether some unfinished sentence of a pair could still beat its worst finished one; both are best first."""
     longest = options.max_words if options.length_penalty > 0 else length
-    return alive.score.amax(dim=1) / longest**options.length_penalty > done.score.amin(dim=1)
+    return alive.score[:, 0] / longest**options.length_penalty > done.score[:, -1]
 
 
-def _penalties(options: DecodingOptions, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Ids of the penalised words and what is taken off their scores."""
-    ids = [word for word, _ in options.word_penalties]
-    taken = [penalty for _, penalty in options.word_penalties]
-    return torch.tensor(ids, dtype=torch.long, device=device), torch.tensor(taken, dtype=torch.float, device=device)
+class _Ranks:
+    """What words compete by: their log-probability less their penalty; the end cannot win before `min_words`."""
+
+    def __init__(self, special: SpecialIds, options: DecodingOptions, arrays: Arrays) -> None:
+        self._special, self._options, self._arrays = special, options, arrays
+        self._rows: dict[int | None, Array] = {}  # by forbidden word; the same for every position
+
+    def forbidden(self, position: int) -> int | None:
+        return self._special.end if position < self._options.min_words else None
+
+    def of(self, log_probabilities: Array, position: int) -> Array:
+        """(rows, vocabulary), like `log_probabilities`."""
+        forbidden = self.forbidden(position)
+        if forbidden is None and not self._options.word_penalties:
+            return log_probabilities
+        if forbidden not in self._rows:
+            taken = [0.0] * log_probabilities.shape[-1]
+            for word, penalty in self._options.word_penalties:
+                taken[word] += penalty
+            if forbidden is not None:
+                taken[forbidden] = -NEVER
+            self._rows[forbidden] = self._arrays.row(taken)
+        return log_probabilities - self._rows[forbidden]
 
 
-def _penalised(scores: Tensor, penalties: tuple[Tensor, Tensor]) -> Tensor:
-    ids, taken = penalties
-    return scores.index_add(1, ids, -taken.to(scores.dtype).expand(len(scores), -1)) if len(ids) else scores
+def _time_to_look(position: int, arrays: Arrays) -> bool:
+    return (position + 1) % arrays.words_between_looks == 0
 
 
-def _forbid(scores: Tensor, word: int | None) -> Tensor:
-    if word is None:
-        return scores
-    allowed = scores.clone()
-    allowed[:, word] = NEVER
-    return allowed
-
-
-def _time_to_look(position: int, device: torch.device) -> bool:
-    """Asking a GPU whether all have ended makes it wait; it would have made some more words meanwhile."""
-    return device.type == "cpu" or position % 4 == 3
-
-
-def _best_first(words: Tensor, chances: Tensor, lengths: Tensor, score: Tensor, candidates: int) -> Generated:
-    order = score.topk(candidates, dim=1).indices
-    wide = order[:, :, None].expand(-1, -1, words.shape[2])
+def _best_first(
+    words: Array, log_probabilities: Array, lengths: Array, score: Array, candidates: int, arrays: Arrays
+) -> Generated:
+    order = arrays.top(score, candidates)[1]
     return Generated(
-        ids=words.gather(1, wide), log_probabilities=chances.gather(1, wide).float(), lengths=lengths.gather(1, order)
+        ids=arrays.take(words, order),
+        log_probabilities=arrays.take(log_probabilities, order),
+        lengths=arrays.take(lengths, order),
     )

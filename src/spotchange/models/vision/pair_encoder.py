@@ -79,6 +79,10 @@ class PairEncoder(nn.Module):
             "last_input": last_input,
         }
 
+    def embed_alone(self, pictures: Tensor) -> Tensor:
+        """(pictures, output width): CLIP's image tower, the class token after all blocks that see one picture."""
+        return self.projection(self.norm(self.backbone(pictures)[:, 0]))
+
     @property
     def second_class_token(self) -> int:
         """Place of the after picture's class token: right after the before picture's patches."""

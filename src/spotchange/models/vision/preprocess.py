@@ -1,18 +1,22 @@
-"""From pictures to what a model sees: one path for PIL pictures on the CPU and uint8 batches on a GPU."""
+"""From images to what a model sees: Pillow images on numpy for every runtime, byte batches of training on torch.
+
+Both resize alike (antialiased bicubic, unrounded), so that a model sees the same pixels by either way.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-import torch
+import numpy.typing as npt
 from PIL import Image
-from torch import Tensor
-from torch.nn import functional as F
 
 from spotchange.errors import ModelError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
 CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
@@ -38,29 +42,37 @@ class Preprocessor:
         if self.resize not in RESIZE_POLICIES:
             raise ModelError(f"unknown resize policy '{self.resize}': choose one of {', '.join(RESIZE_POLICIES)}")
 
+    def arrays(self, images: Sequence[Image.Image]) -> npt.NDArray[np.float32]:
+        """Images of any sizes to float (N, 3, *image_size)."""
+        mean, scale = _mean_and_scale(self)
+        height, width = self.image_size
+        batch = np.empty((len(images), 3, height, width), np.float32)
+        for place, image in enumerate(images):
+            pixels = _resized_planes(image if image.mode == "RGB" else image.convert("RGB"), self)
+            np.multiply(pixels - mean, scale, out=batch[place])
+        return batch
+
     def __call__(self, pictures: Tensor | Sequence[Image.Image]) -> Tensor:
-        """Pictures, or a uint8 batch (N, 3, height, width), to float (N, 3, *image_size) on the same device."""
-        if isinstance(pictures, Tensor):
+        """Images, or a uint8 batch (N, 3, height, width), to float (N, 3, *image_size) on the same device."""
+        import torch
+
+        if isinstance(pictures, torch.Tensor):
             return self.normalise(self._resized(pictures))
-        return self.normalise(torch.cat([self._resized(to_tensor(picture)) for picture in pictures]))
+        return torch.from_numpy(self.arrays(pictures))
 
     def normalise(self, pixels: Tensor) -> Tensor:
         """Pixels from 0 to 255, of the model's size, to the range the weights know."""
-        mean = torch.tensor(self.mean, device=pixels.device).mul(255).view(3, 1, 1)
-        scale = torch.tensor(self.std, device=pixels.device).mul(255).reciprocal().view(3, 1, 1)
+        import torch
+
+        mean, scale = (torch.from_numpy(each).to(pixels.device) for each in _mean_and_scale(self))
         return (pixels.float() - mean) * scale
 
     def _resized(self, pixels: Tensor) -> Tensor:
         height, width = self.image_size
         if pixels.shape[-2:] == (height, width):
             return pixels
-        if self.resize == "crop":
-            factor = max(height / pixels.shape[-2], width / pixels.shape[-1])
-            scaled = (round(pixels.shape[-2] * factor), round(pixels.shape[-1] * factor))
-            pixels = _interpolate(pixels, scaled)
-            top, left = (scaled[0] - height) // 2, (scaled[1] - width) // 2
-            return pixels[..., top : top + height, left : left + width]
-        return _interpolate(pixels, (height, width))
+        scaled, top, left = _scaled_size(self, pixels.shape[-2], pixels.shape[-1])
+        return _interpolate(pixels, scaled)[..., top : top + height, left : left + width]
 
     def to_dict(self) -> dict[str, Any]:
         """As `preprocessor_config.json` of a transformers image processor, so that others can read it."""
@@ -108,11 +120,46 @@ def normalisation_in(values: dict[str, Any]) -> tuple[tuple[float, ...], tuple[f
 
 def to_tensor(picture: Image.Image) -> Tensor:
     """uint8 (1, 3, height, width)."""
+    import torch
+
     array = np.array(picture if picture.mode == "RGB" else picture.convert("RGB"))
     return torch.from_numpy(array).permute(2, 0, 1)[None]
 
 
+def _mean_and_scale(settings: Preprocessor) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+    """For pixels from 0 to 255; (3, 1, 1) each."""
+    mean = np.asarray(settings.mean, np.float32) * np.float32(255)
+    scale = np.float32(1) / (np.asarray(settings.std, np.float32) * np.float32(255))
+    return mean.reshape(3, 1, 1), scale.reshape(3, 1, 1)
+
+
+def _scaled_size(settings: Preprocessor, height: int, width: int) -> tuple[tuple[int, int], int, int]:
+    """Size to resize to, and the corner of what is then kept."""
+    wanted_height, wanted_width = settings.image_size
+    if settings.resize == "squash":
+        return settings.image_size, 0, 0
+    factor = max(wanted_height / height, wanted_width / width)
+    scaled = (round(height * factor), round(width * factor))
+    return scaled, (scaled[0] - wanted_height) // 2, (scaled[1] - wanted_width) // 2
+
+
+def _resized_planes(image: Image.Image, settings: Preprocessor) -> npt.NDArray[np.float32]:
+    """(3, *image_size) from 0 to 255."""
+    height, width = settings.image_size
+    if (image.height, image.width) == (height, width):
+        return np.asarray(image, np.float32).transpose(2, 0, 1)
+    scaled, top, left = _scaled_size(settings, image.height, image.width)
+    # Plane by plane in Pillow's float mode: its 8-bit resize would round where torch does not.
+    planes = [
+        np.asarray(plane.convert("F").resize((scaled[1], scaled[0]), Image.Resampling.BICUBIC))
+        for plane in image.split()
+    ]
+    return np.clip(np.stack(planes)[:, top : top + height, left : left + width], 0, 255)
+
+
 def _interpolate(pixels: Tensor, size: tuple[int, int]) -> Tensor:
     # Antialiased, or small objects of large pictures would flicker; bicubic overshoots, hence the clamp.
+    from torch.nn import functional as F
+
     resized = F.interpolate(pixels.float(), size=size, mode="bicubic", antialias=True, align_corners=False)
     return resized.clamp(0, 255)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import warnings
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import torch
 from torch import Tensor
 
 from spotchange.errors import ModelError
+from spotchange.models.weights.script_archive import UnsafeArchiveError, read_script_archive
 
 
 def read_checkpoint(path: Path) -> dict[str, Tensor]:
@@ -37,8 +37,11 @@ def _is_script(path: Path) -> bool:
     """TorchScript archives (OpenAI's downloads) hold code beside the tensors."""
     if not zipfile.is_zipfile(path):
         return False
-    with zipfile.ZipFile(path) as archive:
-        return any(name.endswith("constants.pkl") for name in archive.namelist())
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return any(name.endswith("constants.pkl") for name in archive.namelist())
+    except (zipfile.BadZipFile, ValueError, NotImplementedError):
+        return False  # torch says what is wrong with it
 
 
 def _read_pickle(path: Path) -> Any:
@@ -56,13 +59,14 @@ def _read_pickle(path: Path) -> Any:
 
 
 def _read_script(path: Path) -> Any:
-    # The TorchScript reader is not Python's pickle: it knows tensors and TorchScript classes and imports
-    # nothing; of the code inside, none is called.
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)
-            return torch.jit.load(str(path), map_location="cpu").state_dict()
-    except Exception as error:
+        return read_script_archive(path)
+    except UnsafeArchiveError as error:
+        raise ModelError(
+            f"{path} cannot be read as weights alone: {error}",
+            hint="load it where you trust it and save its state_dict() as .safetensors",
+        ) from error
+    except Exception as error:  # a damaged archive fails in as many ways as it has layers
         reason = " ".join(str(error).split())[:200]
         raise ModelError(f"{path} is not a complete TorchScript file: {reason}") from error
 

@@ -7,13 +7,13 @@ file's checksum, `tokenizer.json`, `preprocessor_config.json`, and whatever text
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,48 +25,39 @@ from spotchange.errors import InputError, ModelError
 from spotchange.files import atomic_path, write_text
 from spotchange.models.build import build_model, settings_for
 from spotchange.models.vision.preprocess import Preprocessor
+from spotchange.models.weights.description import (
+    INDEX,
+    MODEL_TYPE,
+    ModelDescription,
+    check_sum,
+    needed,
+    read_description,
+    read_settings,
+    sha256,
+    weight_files,
+)
 
 if TYPE_CHECKING:
     from PIL import Image
     from tokenizers import Tokenizer
 
-MODEL_TYPE = "spotchange"
-INDEX = "model.safetensors.index.json"
+MODEL_FILES = (
+    "config.json", "preprocessor_config.json", "tokenizer.json", INDEX, "model*.safetensors",
+    "recipe.yaml", "README.md", "calibration.json", "familiarity.safetensors",
+    "encoder.onnx", "decoder_step.onnx", "onnx.json",
+)  # fmt: skip
 _STORED = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
 
 @dataclass(frozen=True, kw_only=True)
-class LoadedModel:
-    """A model with what belongs to it, so that they cannot disagree."""
+class LoadedModel(ModelDescription):
+    """A model with what belongs to it."""
 
     model: nn.Module
-    settings: ModelSettings
-    tokenizer: Tokenizer
-    preprocessor: Preprocessor
-    folder: Path
-
-    @property
-    def name(self) -> str:
-        """What the model is called in results."""
-        return self.folder.resolve().name
-
-    @property
-    def change_types(self) -> tuple[str, ...]:
-        """Names of the change head's answers, "none" first."""
-        return self.settings.heads.change_types
 
     def preprocess(self, pictures: Sequence[Image.Image]) -> Tensor:
         """Pictures as the model's input, on its device."""
         return self.preprocessor(pictures).to(next(self.model.parameters()).device)
-
-    def decode(self, ids: Sequence[int]) -> str:
-        """The sentence of token ids, padding and everything from the end token on left out."""
-        ids = list(ids)
-        if self.settings.vocabulary.end in ids:
-            ids = ids[: ids.index(self.settings.vocabulary.end)]
-        while ids and ids[-1] == self.settings.vocabulary.pad:
-            ids.pop()
-        return self.tokenizer.decode(ids, skip_special_tokens=True).strip()
 
 
 def save_model(
@@ -90,7 +81,8 @@ def save_model(
     """
     state = {name: value.detach() for name, value in model.state_dict().items()}
     # A grid backbone's weights are among these: nobody has to fetch them again from where they once came.
-    settings = settings.model_copy(update={"vision": settings.vision.model_copy(update={"resnet": None})})
+    vision = settings.vision.model_copy(update={"resnet": None, "efficientnet": None})
+    settings = settings.model_copy(update={"vision": vision})
     if not keep_text_encoder:
         settings = settings.model_copy(update={"text": settings.text.model_copy(update={"encoder": False})})
         state = {k: v for k, v in state.items() if not k.startswith("text_encoder.") and k != "logit_scale"}
@@ -103,10 +95,24 @@ def save_model(
             write_text(fresh / name, text)
 
 
+def check_replaceable(folder: Path, *, force: bool) -> None:
+    """Refuse to let a new model take the place of anything but an old one, and of that only where it was asked for."""
+    try:
+        names = sorted(path.name for path in folder.iterdir()) if folder.exists() else []
+    except NotADirectoryError:
+        raise InputError(f"{folder} is a file") from None
+    except OSError as error:
+        raise InputError(f"cannot look into {folder}: {error.strerror or error}") from error
+    foreign = [name for name in names if not any(fnmatch(name, known) for known in MODEL_FILES)]
+    if foreign:
+        hint = "choose another --out folder; this one is not replaced"
+        raise InputError(f"{folder} holds {foreign[0]!r}, which is no part of a model", hint=hint)
+    if names and not force:
+        raise InputError(f"{folder} exists already", hint="--force replaces it, --out names another")
+
+
 def load_model(folder: str | os.PathLike[str], *, device: str | torch.device = "cpu") -> LoadedModel:
     """Read a model folder; weights in fp32, in evaluation mode, on `device`."""
-    from tokenizers import Tokenizer
-
     folder = Path(folder)
     settings = read_settings(folder)
     state = read_weights(folder)
@@ -114,16 +120,7 @@ def load_model(folder: str | os.PathLike[str], *, device: str | torch.device = "
         model = build_model(settings)
     check_state(model, state, source=str(folder))
     model.load_state_dict({name: _to_fp32(value) for name, value in state.items()}, assign=True)
-    try:
-        tokenizer = Tokenizer.from_file(str(_needed(folder, "tokenizer.json")))
-    except ModelError:
-        raise
-    except Exception as error:  # the tokenizers library raises bare Exception
-        raise ModelError(f"{folder / 'tokenizer.json'} is not a tokenizer: {error}") from error
-    preprocessor = Preprocessor.from_dict(_read_json(folder, "preprocessor_config.json"))
-    return LoadedModel(
-        model=model.to(device).eval(), settings=settings, tokenizer=tokenizer, preprocessor=preprocessor, folder=folder
-    )
+    return LoadedModel(model=model.to(device).eval(), **vars(read_description(folder)))
 
 
 def config_of(settings: ModelSettings) -> dict[str, Any]:
@@ -134,17 +131,6 @@ def config_of(settings: ModelSettings) -> dict[str, Any]:
         "dtype": "float32",  # to compute with, however the weights lie on disk
         "settings": settings.model_dump(mode="json"),
     }
-
-
-def read_settings(folder: Path) -> ModelSettings:
-    """Architecture of a model folder."""
-    config = _read_json(folder, "config.json")
-    if config.get("model_type") != MODEL_TYPE:
-        raise ModelError(
-            f"{folder} is not a spotchange model (its config.json says model_type {config.get('model_type')!r})",
-            hint="`spotchange models import` turns CLIP and CLIP4IDC checkpoints into one",
-        )
-    return ModelSettings.from_mapping(config.get("settings", {}), source=str(folder / "config.json"))
 
 
 def write_weights(folder: Path, state: dict[str, Tensor], *, stored: torch.dtype, max_shard_bytes: int) -> None:
@@ -168,7 +154,7 @@ def write_weights(folder: Path, state: dict[str, Tensor], *, stored: torch.dtype
         file = "model.safetensors" if single else f"model-{number:05d}-of-{len(shards):05d}.safetensors"
         with atomic_path(folder / file) as temporary:  # also gives it the permissions of a plain file
             save_file(shard, str(temporary), metadata={"format": "pt"})
-        checksums[file] = _sha256(folder / file)
+        checksums[file] = sha256(folder / file)
         files |= dict.fromkeys(shard, file)
     index = {"metadata": {"total_size": total, "sha256": checksums}, "weight_map": files}
     write_text(folder / INDEX, _as_json(index))
@@ -179,14 +165,10 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    index = _read_json(folder, INDEX) if (folder / INDEX).exists() else {}
-    checksums = index.get("metadata", {}).get("sha256", {})
-    names = sorted(set(index.get("weight_map", {}).values())) or ["model.safetensors"]
     state: dict[str, Tensor] = {}
-    for name in names:
-        path = _needed(folder, name)
-        if name in checksums and _sha256(path) != checksums[name]:
-            raise ModelError(f"{path} is damaged: its checksum is not the one in {INDEX}", hint="copy it again")
+    for name, checksum in weight_files(folder).items():
+        path = needed(folder, name)
+        check_sum(path, checksum, source=INDEX)
         try:
             state |= load_file(str(path))
         except (SafetensorError, OSError) as error:
@@ -252,25 +234,3 @@ def _to_fp32(value: Tensor) -> Tensor:
 
 def _as_json(values: dict[str, Any]) -> str:
     return json.dumps(values, indent=2, ensure_ascii=False) + "\n"
-
-
-def _needed(folder: Path, name: str) -> Path:
-    if not (folder / name).is_file():
-        what = f"{folder} has no {name}" if folder.is_dir() else f"there is no model folder {folder}"
-        raise ModelError(what)
-    return folder / name
-
-
-def _read_json(folder: Path, name: str) -> dict[str, Any]:
-    try:
-        values = json.loads(_needed(folder, name).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ModelError(f"{folder / name} is not valid JSON: {error}") from error
-    if not isinstance(values, dict):
-        raise ModelError(f"{folder / name} must hold a JSON object")
-    return values
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from spotchange.config.model import ModelSettings
 from spotchange.models.build import build_model
 from spotchange.models.interface import DecodingOptions, Generated, VisualState
-from spotchange.models.weights.folder import MODEL_TYPE
+from spotchange.models.weights.description import MODEL_TYPE
 from spotchange.models.weights.transformers_import import import_transformers
 
 transformers: Any = import_transformers()

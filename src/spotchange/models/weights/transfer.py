@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from spotchange.config.model import ModelSettings
 from spotchange.errors import ModelError
 from spotchange.models.vision.vit import interpolate_positions
-from spotchange.models.weights.folder import read_settings, read_weights
+from spotchange.models.weights.description import read_settings
+from spotchange.models.weights.folder import read_weights
 
 _INTRA, _INTER = "encoder.backbone.blocks.", "encoder.inter."
 _POSITIONS = ("encoder.backbone.positions", "encoder.joint_positions")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import io
 import logging
 from collections.abc import Coroutine, Sequence
 from typing import Any
@@ -14,6 +13,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from spotchange.answering import Answer, CaptionOptions
+from spotchange.images import encode_image
 from spotchange.serving.api.bodies import EncodedPair, read_batch_body, read_pair_body
 from spotchange.serving.api.problems import Problem, no_place
 from spotchange.serving.api.uploads import Decoder
@@ -107,6 +107,4 @@ def _line(name: str, told: dict[str, Any] | Exception) -> dict[str, Any]:
 
 def _told(answer: Answer) -> dict[str, Any]:
     """The result with its picture."""
-    packed = io.BytesIO()
-    answer.picture().save(packed, "PNG")
-    return answer.result.to_dict() | {"heatmap": base64.b64encode(packed.getvalue()).decode("ascii")}
+    return answer.result.to_dict() | {"heatmap": base64.b64encode(encode_image(answer.picture())).decode("ascii")}

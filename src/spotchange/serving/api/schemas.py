@@ -9,6 +9,8 @@ from typing import Annotated, Any, Literal
 from PIL import Image
 from pydantic import BaseModel, ConfigDict, Field
 
+from spotchange.results import Box
+
 Base64 = Annotated[str, Field(json_schema_extra={"contentEncoding": "base64"})]
 
 
@@ -27,13 +29,27 @@ class RegionOut(BaseModel):
     score: float
 
 
+class FindingOut(BaseModel):
+    """One thing the comparison saw."""
+
+    kind: str
+    sentence: str
+    boxes_before: list[Box]
+    boxes_after: list[Box]
+    pixels: int
+    shift: tuple[int, int] | None
+    colours: tuple[str, str] | None
+    text_before: str | None
+    text_after: str | None
+
+
 class CaptionOut(BaseModel):
     """What changed between two pictures."""
 
     model_config = ConfigDict(
         json_schema_extra={
             "example": {
-                "schema_version": 1,
+                "schema_version": 2,
                 "caption": "the large red metal cube has disappeared",
                 "changed": True,
                 "change_score": 0.9731,
@@ -45,6 +61,12 @@ class CaptionOut(BaseModel):
                 "warnings": [],
                 "model": "bundled",
                 "seconds": 0.042,
+                "identical": False,
+                "preset": "exact",
+                "findings": [],
+                "diff_pixels": 2496,
+                "diff_ratio": 0.0163,
+                "largest_difference": 0.41,
             }
         }
     )
@@ -57,10 +79,16 @@ class CaptionOut(BaseModel):
     alternatives: list[AlternativeOut]
     regions: list[RegionOut]
     familiarity: float | None
-    source: Literal["model", "pixels"]
+    source: str = Field(description="who answered: model, pixels, or another answerer's kind")
     warnings: list[str]
     model: str
     seconds: float
+    identical: bool = Field(description="every pixel is the same")
+    preset: str | None = Field(description="tolerances of the verdict, where the comparison gave it")
+    findings: list[FindingOut]
+    diff_pixels: int | None
+    diff_ratio: float | None
+    largest_difference: float | None
     heatmap: Base64 | None = Field(default=None, description="A PNG of both pictures with the change marked.")
 
 

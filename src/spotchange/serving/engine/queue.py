@@ -146,9 +146,12 @@ class Batcher:
     def _answer(self, jobs: list[_Job]) -> None:
         started = time.perf_counter()
         try:
-            answers = self._answerer.answer([job.pair for job in jobs], jobs[0].options)
-            for job, answer in zip(jobs, answers, strict=True):
-                job.future.set_result(answer)
+            outcomes = self._answerer.answer([job.pair for job in jobs], jobs[0].options)
+            for job, outcome in zip(jobs, outcomes, strict=True):
+                if isinstance(outcome, Exception):
+                    job.future.set_exception(outcome)
+                else:
+                    job.future.set_result(outcome)
         except Exception as error:
             if len(jobs) == 1:
                 log.exception("a pair could not be answered")

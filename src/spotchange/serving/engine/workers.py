@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
-from spotchange.answering import Answer, Answerer, AnswererCard, CaptionOptions, ImagePair
+from spotchange.answering import Answerer, AnswererCard, CaptionOptions, ImagePair, Outcome
 
 
 class Workers:
@@ -29,11 +29,11 @@ class Workers:
     def set_threads(self, count: int) -> None:
         self._answerer.set_threads(count)
 
-    def answer(self, pairs: Sequence[ImagePair], options: CaptionOptions) -> list[Answer]:
+    def answer(self, pairs: Sequence[ImagePair], options: CaptionOptions) -> list[Outcome]:
         """One answer per pair, in order."""
         if len(pairs) == 1:
             self._answerer.set_threads(self.workers)
-            return self._answerer.answer(pairs, options)
+            return list(self._answerer.answer(pairs, options))
         parts = split(pairs, self.workers)
         answered = [self._threads.submit(self._answer_part, part, options) for part in parts]
         return [answer for each in answered for answer in each.result()]
@@ -42,9 +42,9 @@ class Workers:
         """Let the threads end."""
         self._threads.shutdown()
 
-    def _answer_part(self, pairs: Sequence[ImagePair], options: CaptionOptions) -> list[Answer]:
+    def _answer_part(self, pairs: Sequence[ImagePair], options: CaptionOptions) -> list[Outcome]:
         self._answerer.set_threads(1)  # also for the matrix library, hence anew for every part
-        return self._answerer.answer(pairs, options)
+        return list(self._answerer.answer(pairs, options))
 
 
 def split(pairs: Sequence[ImagePair], parts: int) -> list[Sequence[ImagePair]]:

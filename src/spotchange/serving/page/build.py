@@ -32,13 +32,14 @@ _ON_LOAD = """() => {
 }"""
 
 
-def make_page(model: str, batcher: Batcher, settings: ServerSettings) -> tuple[FastAPI, Callable[[], None]]:
-    """The page as an application of its own, and what ends its open streams when the server closes."""
+def make_page(model: str, batcher: Batcher, settings: ServerSettings) -> tuple[FastAPI, Any]:
+    """The page as an application of its own, and the framework's application inside it."""
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
     import gradio as gr
 
     from spotchange.serving.page.batch import batch_tab
-    from spotchange.serving.page.pair import pair_tab
+    from spotchange.serving.page.files import confine
+    from spotchange.serving.page.pair import examples_folder, pair_tab
     from spotchange.serving.page.scene import scene_tab
 
     answers = PageAnswers(batcher, settings)
@@ -69,11 +70,12 @@ def make_page(model: str, batcher: Batcher, settings: ServerSettings) -> tuple[F
         pwa=False,
         mcp_server=False,
         max_file_size=settings.max_request_bytes,
+        allowed_paths=[str(examples_folder())],
         auth=_key_check(settings.api_key),
         auth_message="Any name; the password is the API key." if settings.api_key else None,
     )
-    framework = page.routes[-1].app  # type: ignore[attr-defined]
-    return page, framework.stop_event.set
+    confine(blocks, examples=examples_folder())
+    return page, page.routes[-1].app  # type: ignore[attr-defined]
 
 
 def _theme() -> Any:

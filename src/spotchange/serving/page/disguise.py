@@ -1,17 +1,30 @@
-"""The page's framework names files by their full paths; nobody outside shall read where they lie.
+"""Names for the page's files: nobody outside reads where they lie, and each visitor can name only their own.
 
 On the way out the temporary folder's path becomes a name of the same length, on the way in the name becomes the path
-again. The same length, because answers announce theirs before they are sent.
+again. The same length, because answers announce theirs before they are sent. The name is a signature over the
+visitor and the file's folder, so it is worth nothing to another visitor, and none can be made up.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import hmac
+import re
 import secrets
+from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
+
+from starlette.datastructures import Headers, MutableHeaders
 
 from spotchange.serving.guard import App, Message, Receive, Scope, Send
 
-PREFIX = "/page-files-"
+PREFIX = b"/page-files-"
+COOKIE = "spotchange-visitor"
+SHORTEST_SIGNATURE = 10  # characters of six bits
+_VISITOR = re.compile(r"[\w-]{32}")
+_NOWHERE = b"/nowhere"
+_FOLDER = rb"(?:/([\w.-]+))?"  # the framework gives every file a folder of its own
 
 
 class Disguise:
@@ -19,32 +32,86 @@ class Disguise:
 
     def __init__(self, app: App, folder: Path) -> None:
         self._app = app
-        real = str(folder)
-        if len(real) < len(PREFIX) + 4:
-            raise ValueError(f"the path of the page's files is too short to be replaced: {real}")
-        shown = PREFIX + secrets.token_hex(len(real))[: len(real) - len(PREFIX)]
-        self._real, self._shown = real.encode(), shown.encode()
+        self._real = str(folder).encode()
+        self._characters = len(self._real) - len(PREFIX)
+        if self._characters < SHORTEST_SIGNATURE:
+            raise ValueError(f"the path of the page's files is too short to be replaced: {folder}")
+        self._secret = secrets.token_bytes(32)
+        self._paths = re.compile(re.escape(self._real) + _FOLDER)
+        # A path spelled out, which no visitor was ever told, or a name.
+        spelled = re.escape(self._real)
+        self._names = re.compile(rb"%s|%s([\w-]{%d})%s" % (spelled, PREFIX, self._characters, _FOLDER))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on with paths, and its answer back with names."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        known = _visitor(Headers(scope=scope))
+        visitor = known or secrets.token_urlsafe(24)
+        whole = Headers(scope=scope).get("content-type", "").startswith("application/json")
 
         async def receive_paths() -> Message:
-            return self._replaced(await receive(), self._shown, self._real)
+            # A name must not hide by lying across the border of two pieces.
+            message = await (_whole_body(receive) if whole else receive())
+            body = message.get("body")
+            return {**message, "body": self.with_paths(bytes(body), visitor)} if body else message
 
         async def send_names(message: Message) -> None:
-            await send(self._replaced(message, self._real, self._shown))
+            if message["type"] == "http.response.start" and known is None:
+                headers = MutableHeaders(raw=message.setdefault("headers", []))
+                headers.append("set-cookie", f"{COOKIE}={visitor}; Path=/; HttpOnly; SameSite=Lax")
+            body = message.get("body")
+            await send({**message, "body": self.with_names(bytes(body), visitor)} if body else message)
 
-        inside = dict(scope) | {
-            "path": scope["path"].replace(self._shown.decode(), self._real.decode()),
-            "raw_path": scope.get("raw_path", b"").replace(self._shown, self._real),
-            "query_string": scope.get("query_string", b"").replace(self._shown, self._real),
-        }
-        await self._app(inside, receive_paths, send_names)
+        raw = {key: self.with_paths(scope.get(key) or b"", visitor) for key in ("raw_path", "query_string")}
+        path = self.with_paths(scope["path"].encode(), visitor).decode()
+        # An answer that was packed on the way here could not be read; scripts and styles name no files.
+        packed = scope["path"].startswith("/assets/")
+        headers = [each for each in scope["headers"] if packed or each[0].lower() != b"accept-encoding"]
+        await self._app(dict(scope) | raw | {"path": path, "headers": headers}, receive_paths, send_names)
 
-    @staticmethod
-    def _replaced(message: Message, old: bytes, new: bytes) -> Message:
-        body = message.get("body")
-        return message if not body or old not in body else {**message, "body": bytes(body).replace(old, new)}
+    def with_names(self, text: bytes, visitor: str) -> bytes:
+        """Paths become this visitor's names."""
+        return self._paths.sub(lambda found: self._name(visitor, found[1]) + _slashed(found[1]), text)
+
+    def with_paths(self, text: bytes, visitor: str) -> bytes:
+        """This visitor's names become paths; a path, or a name that is another's, leads nowhere."""
+
+        def path(found: re.Match[bytes]) -> bytes:
+            given = found[1]
+            if given is None or not hmac.compare_digest(PREFIX + given, self._name(visitor, found[2])):
+                return _NOWHERE
+            return self._real + _slashed(found[2])
+
+        return self._names.sub(path, text)
+
+    def _name(self, visitor: str, folder: bytes | None) -> bytes:
+        signed = hmac.digest(self._secret, visitor.encode() + b"/" + (folder or b""), hashlib.sha512)
+        return PREFIX + base64.urlsafe_b64encode(signed)[: self._characters].ljust(self._characters, b"_")
+
+
+def _slashed(folder: bytes | None) -> bytes:
+    return b"" if folder is None else b"/" + folder
+
+
+def _visitor(headers: Headers) -> str | None:
+    try:
+        given = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+    except CookieError:
+        return None
+    return given.value if given is not None and _VISITOR.fullmatch(given.value) else None
+
+
+async def _whole_body(receive: Receive) -> Message:
+    """A body in one piece; the guard has limited how long it may be."""
+    message = await receive()
+    if message["type"] != "http.request":
+        return message
+    pieces = [message.get("body", b"")]
+    while message.get("more_body", False):
+        message = await receive()
+        if message["type"] != "http.request":
+            return message
+        pieces.append(message.get("body", b""))
+    return {"type": "http.request", "body": b"".join(pieces), "more_body": False}

@@ -1,4 +1,4 @@
-"""Gradio inputs that hand files over undecoded, and never fetch one from elsewhere.
+"""Gradio inputs that hand files over undecoded.
 
 Methods are replaced on the instances: for a subclass the framework would write a stub file into this folder and look
 for a front end of its own.
@@ -11,6 +11,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import gradio as gr
+from gradio.utils import get_upload_folder
+
+from spotchange.serving.page.files import check_source
 
 _Component = TypeVar("_Component", gr.Image, gr.File)
 
@@ -37,29 +40,24 @@ def files_input(label: str, *, name: str, **options: Any) -> gr.File:
 
 
 def _path(payload: Any) -> Path | None:
-    return None if payload is None or payload.path is None else Path(payload.path)
+    return None if payload is None or payload.path is None else _uploaded(payload.path)
 
 
 def _names_and_paths(payload: Any) -> list[tuple[str, Path]]:
     if payload is None:
         return []
     files = getattr(payload, "root", [payload])
-    return [(each.orig_name or Path(each.path).name, Path(each.path)) for each in files]
+    return [(each.orig_name or Path(each.path).name, _uploaded(each.path)) for each in files]
+
+
+def _uploaded(path: str) -> Path:
+    """Once more where it is read: what calls itself a stream is passed on by the framework as it came."""
+    check_source(path, [Path(get_upload_folder())])
+    return Path(path)
 
 
 def _handing_over(component: _Component, preprocess: Callable[[Any], Any]) -> _Component:
-    """Replace how a component reads files.
-
-    The framework would also download a file if a request named one by its address; this server calls nobody.
-    """
+    """Replace how a component reads files."""
     changed: Any = component
-    move = changed.async_move_resource_to_block_cache
-
-    async def move_local(source: Any) -> Any:
-        if "://" in str(source or ""):
-            raise gr.Error("send the file itself, not its address", print_exception=False)
-        return await move(source)
-
     changed.preprocess = preprocess
-    changed.async_move_resource_to_block_cache = move_local
     return component

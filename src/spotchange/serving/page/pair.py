@@ -17,11 +17,15 @@ from spotchange.serving.page.inputs import picture_input
 NOTHING_YET = "Drop, choose or paste a picture on each side, or take an example."
 
 
+def examples_folder() -> Path:
+    """Where the pairs that come with the package lie."""
+    return Path(str(resources.files("spotchange"))) / "assets" / "examples"
+
+
 def example_pairs() -> list[tuple[str, Path, Path]]:
     """The pairs that come with the package: `NAME_before.*` beside `NAME_after.*`."""
-    folder = Path(str(resources.files("spotchange"))) / "assets" / "examples"
     found = []
-    for before in sorted(folder.glob("*_before.*")):
+    for before in sorted(examples_folder().glob("*_before.*")):
         name = before.stem.removesuffix("_before")
         after = before.with_name(f"{name}_after{before.suffix}")
         if after.is_file():

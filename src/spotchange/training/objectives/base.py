@@ -53,6 +53,11 @@ class Objective(nn.Module, ABC):
         once = self.training and self.shares_before
         return self.encode(batch.before[::2] if once else batch.before, batch.after)
 
+    def seen_embedding(self, batch: PairBatch) -> Tensor:
+        """What a ranking objective compares with texts: one vector a row, of unit length."""
+        embedding: Tensor = self.model.pair_embedding(self.encode(batch.before, batch.after))
+        return embedding
+
     def build_truth(self, weights: DenseTruthSettings) -> DenseTruth:
         """Heads for the dense truth, as wide as this model's tokens."""
         missing = [

@@ -8,35 +8,45 @@ from torch import nn
 
 from spotchange.config.objectives import (
     AdaptSettings,
+    AnyObjective,
+    BaselineObjectiveSettings,
     CaptionSettings,
     DenseSettings,
+    EverydaySettings,
     PclFinetuneSettings,
     PclPretrainSettings,
+    PictureTextSettings,
 )
 from spotchange.training.objectives.adapt import AdaptObjective
 from spotchange.training.objectives.base import Objective
+from spotchange.training.objectives.baseline import BaselineObjective
 from spotchange.training.objectives.caption import CaptionObjective
 from spotchange.training.objectives.dense import DenseObjective
+from spotchange.training.objectives.everyday import EverydayObjective
 from spotchange.training.objectives.pcl_finetune import PclFinetuneObjective
 from spotchange.training.objectives.pcl_pretrain import PclPretrainObjective
+from spotchange.training.objectives.picture_text import PictureTextObjective
 
 OBJECTIVES: dict[type, Callable[..., Objective]] = {
     DenseSettings: DenseObjective,
+    PictureTextSettings: PictureTextObjective,
     AdaptSettings: AdaptObjective,
     CaptionSettings: CaptionObjective,
     PclPretrainSettings: PclPretrainObjective,
     PclFinetuneSettings: PclFinetuneObjective,
+    BaselineObjectiveSettings: BaselineObjective,
+    EverydaySettings: EverydayObjective,
 }
 
 
 def build_objective(
     model: nn.Module,
-    settings: DenseSettings | AdaptSettings | CaptionSettings | PclPretrainSettings | PclFinetuneSettings,
+    settings: AnyObjective,
     *,
     mean: tuple[float, ...],
     std: tuple[float, ...],
     paired: bool,
 ) -> Objective:
     """The objective around `model`; `paired` says that distractor rows follow their change rows."""
-    extra = {"paired": paired} if isinstance(settings, AdaptSettings) else {}
+    extra = {"paired": paired} if isinstance(settings, AdaptSettings | BaselineObjectiveSettings) else {}
     return OBJECTIVES[type(settings)](model, settings, mean=mean, std=std, **extra)

@@ -9,11 +9,14 @@ from typing import Any
 
 import torch
 
-from spotchange.config.objectives import PclPretrainSettings
-from spotchange.config.sources import DatasetSource, FeatureSource, MixedSource, StreamSource
+from spotchange.config.objectives import PclPretrainSettings, PictureTextSettings
+from spotchange.config.sources import DatasetSource, EverydaySource, FeatureSource, MixedSource, StreamSource
 from spotchange.config.training import Recipe
 from spotchange.data.caches.features import FACTS
 from spotchange.errors import ConfigError
+from spotchange.everyday.kinds import SHARES
+from spotchange.everyday.library import read_library
+from spotchange.everyday.stream import EverydayStream
 from spotchange.files import only_one_process
 from spotchange.language.phrases import MAX_WORDS
 from spotchange.language.vocabulary import TOKENS
@@ -27,6 +30,7 @@ from spotchange.training.sources.features import FeatureBatches, FeatureStore
 from spotchange.training.sources.folder import DiskSource
 from spotchange.training.sources.kept_scenes import KEPT_SEED, RENDERED_AT_ONCE, KeptBatches, kept, render_scenes
 from spotchange.training.sources.pcl import task_source
+from spotchange.training.sources.pictures import picture_source
 from spotchange.training.sources.retokenise import WordTable
 from spotchange.training.sources.symmetries import PlaceWords, mirror_and_turn
 from spotchange.training.start import Start
@@ -63,6 +67,8 @@ class Feeding:
         if isinstance(stage.objective, PclPretrainSettings):
             tasks: BatchSource = task_source(self, self.recipe.data, pairs)
             return tasks
+        if isinstance(stage.objective, PictureTextSettings):
+            return self.augmented(picture_source(self, pairs))
         return self.augmented(self.source(self.recipe.data, pairs))
 
     def augmented(self, source: BatchSource) -> BatchSource:
@@ -73,7 +79,9 @@ class Feeding:
             raise ConfigError("augment: features of pictures can be mirrored and turned (symmetries), nothing else")
         return ChangedBatches(source, self._augmentation())
 
-    def source(self, settings: StreamSource | DatasetSource | FeatureSource | MixedSource, pairs: int) -> BatchSource:
+    def source(
+        self, settings: StreamSource | DatasetSource | FeatureSource | EverydaySource | MixedSource, pairs: int
+    ) -> BatchSource:
         """Batches of `pairs` rows from a source, as it is."""
         if isinstance(settings, MixedSource):
             sources = [self.source(each, pairs) for each in settings.sources]
@@ -82,6 +90,8 @@ class Feeding:
             return self._scenes(settings, pairs)
         if isinstance(settings, FeatureSource):
             return self.features(settings, pairs)
+        if isinstance(settings, EverydaySource):
+            return self.everyday(settings, pairs)
         return ChangedBatches(self.rows(settings, pairs), self.known_types)
 
     def _scenes(self, settings: StreamSource, pairs: int) -> BatchSource:
@@ -128,6 +138,27 @@ class Feeding:
             grid=self.grid,
             quality=settings.quality,
             plain_sentences=settings.sentences == "plain",
+        )
+
+    def everyday(self, settings: EverydaySource, pairs: int, *, split: str = "train") -> EverydayStream:
+        """Everyday pairs of this process; all processes share those of other splits."""
+        library = read_library(
+            Path(settings.library),
+            split=settings.split,
+            device=self.device,
+            most_objects=settings.most_objects,
+            most_backgrounds=settings.most_backgrounds,
+        )
+        return EverydayStream(
+            library,
+            pairs=pairs,
+            side=self.start.settings.vision.image_size[0],
+            grid=self.grid,
+            seed=self.recipe.seed,
+            split=split,
+            rank=self.rank if split == "train" else 0,
+            processes=self.processes if split == "train" else 1,
+            shares=SHARES | settings.shares,
         )
 
     def rows(self, settings: DatasetSource, pairs: int, *, shuffle: bool = True) -> DiskSource:

@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from spotchange.config.sources import DatasetSource, FeatureSource, MixedSource, StreamSource
+from spotchange.config.objectives import PictureTextSettings
+from spotchange.config.sources import DatasetSource, EverydaySource, FeatureSource, MixedSource, StreamSource
 from spotchange.data.metadata import list_splits
+from spotchange.everyday.wording import frame_text
 from spotchange.language.checker import check
 from spotchange.language.writer import captions_text, write_captions
 from spotchange.pairs import PairBatch
@@ -20,6 +22,7 @@ from spotchange.scenes.sampler import World
 from spotchange.scenes.stream import as_dict, world_seed
 from spotchange.training.sources.build import Feeding
 from spotchange.training.sources.kept_scenes import KEPT_SEED, kept
+from spotchange.training.sources.pictures import held_out_pictures
 from spotchange.training.validation import HeldOut
 
 REFERENCES = 5  # sentences about each held-out pair of the stream
@@ -27,11 +30,15 @@ REFERENCES = 5  # sentences about each held-out pair of the stream
 
 def held_out(feeding: Feeding) -> HeldOut | None:
     """The pairs that validation looks at; None for a data set without a validation split."""
+    if isinstance(feeding.recipe.stage.objective, PictureTextSettings):
+        return held_out_pictures(feeding)
     wanted = feeding.recipe.validation.data or feeding.recipe.data
     if isinstance(wanted, MixedSource):
         wanted = wanted.sources[0]
     if isinstance(wanted, StreamSource):
         return _scenes(feeding, wanted)
+    if isinstance(wanted, EverydaySource):
+        return _everyday(feeding, wanted)
     if isinstance(wanted, FeatureSource):
         return None if feeding.recipe.validation.data is None else _features(feeding, wanted)
     if feeding.recipe.validation.data is None:
@@ -73,6 +80,15 @@ def _draw(feeding: Feeding, settings: StreamSource, seed: int) -> dict[str, Any]
         on_host = _as_numpy(drawn)
         scenes += [scene_json(on_host, i, "") for i in range(len(on_host))]
     return {"batches": batches, "references": references, "scenes": scenes}
+
+
+def _everyday(feeding: Feeding, settings: EverydaySource) -> HeldOut:
+    """Pairs of the validation split; their frames are the references."""
+    validation = feeding.recipe.validation
+    stream = feeding.everyday(settings, min(validation.pairs_per_batch, validation.pairs), split="val")
+    batches: list[PairBatch] = [stream.next_batch() for _ in range(max(1, validation.pairs // stream.pairs))]
+    references = [[frame_text(ids)] for batch in batches for ids in batch.caption_ids.tolist()]
+    return HeldOut(batches=batches, references=references)
 
 
 def _rows(feeding: Feeding, settings: DatasetSource) -> HeldOut:

@@ -1,0 +1,74 @@
+"""`spotchange rank`: which of many sentences fits a pair of pictures best, or which of many pairs a sentence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from spotchange.cli.output import print_json, print_line
+from spotchange.errors import InputError
+
+
+def rank(
+    before: Annotated[Path | None, typer.Argument(help="The picture before.")] = None,
+    after: Annotated[Path | None, typer.Argument(help="The picture after.")] = None,
+    captions: Annotated[Path | None, typer.Option(help="Sentences to rank for the pair, one a line.")] = None,
+    text: Annotated[str | None, typer.Option(help="A sentence to rank pairs for.")] = None,
+    pairs: Annotated[Path | None, typer.Option(help="Manifest (JSON lines) of the pairs to rank for --text.")] = None,
+    model: Annotated[str, typer.Option(help="A model folder whose model was adapted, or 'bundled'.")] = "bundled",
+    top: Annotated[int, typer.Option(min=1, help="How many to print.")] = 10,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the ranking as JSON.")] = False,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+) -> None:
+    """Rank sentences for a pair of pictures, or pairs of pictures for a sentence."""
+    ranked: list[dict[str, Any]]
+    if before is not None and after is not None and captions is not None and text is None and pairs is None:
+        ranked = _captions_for_pair(before, after, _sentences(captions), model, device)
+    elif text is not None and pairs is not None and before is None and captions is None:
+        ranked = _pairs_for_text(text, pairs, model, device)
+    else:
+        raise InputError(
+            "give two pictures and --captions, or --text and --pairs",
+            hint="spotchange rank before.png after.png --captions sentences.txt",
+        )
+    for place, line in enumerate(ranked[:top], start=1):
+        if as_json:
+            print_json({"rank": place, **line})
+        else:
+            print_line(f"{place}  {line['similarity']:.3f}  {line.get('caption') or line['id']}")
+
+
+def _captions_for_pair(
+    before: Path, after: Path, sentences: list[str], model: str, device: str
+) -> list[dict[str, Any]]:
+    from spotchange.answering import load
+    from spotchange.evaluation.retrieval import rank_captions
+
+    found = rank_captions(load(model, device=device), (before, after), sentences)
+    return [{"caption": text, "similarity": round(similarity, 4)} for text, similarity in found]
+
+
+def _pairs_for_text(text: str, manifest: Path, model: str, device: str) -> list[dict[str, Any]]:
+    from spotchange.answering import load
+    from spotchange.answering.batch import pairs_from_manifest
+    from spotchange.evaluation.retrieval import rank_pairs
+
+    named = pairs_from_manifest(manifest)
+    if not named:
+        raise InputError(f"{manifest} holds no pair")
+    found = rank_pairs(load(model, device=device), text, [(each.before, each.after) for each in named])
+    return [{"id": named[place].id, "similarity": round(similarity, 4)} for place, similarity in found]
+
+
+def _sentences(path: Path) -> list[str]:
+    """Lines that hold anything, each once."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot read {path}: {getattr(error, 'strerror', None) or 'it is not UTF-8 text'}") from error
+    sentences = list(dict.fromkeys(line.strip() for line in lines if line.strip()))
+    if not sentences:
+        raise InputError(f"{path} holds no sentence", hint="one sentence a line")
+    return sentences

@@ -1,0 +1,24 @@
+"""Exact comparison of two pictures: a verdict from every pixel at native size, and what happened in words.
+
+`compare(before, after, options)` is the door. No torch anywhere on this path.
+"""
+
+from spotchange.comparison.compare import compare
+from spotchange.comparison.kinds import CHANGE_TYPE_OF, KINDS
+from spotchange.comparison.options import PRESETS, ComparisonOptions, Preset
+from spotchange.comparison.picture import Picture, read_picture, read_pictures
+from spotchange.comparison.result import Comparison, Finding
+
+__all__ = [
+    "CHANGE_TYPE_OF",
+    "KINDS",
+    "PRESETS",
+    "Comparison",
+    "ComparisonOptions",
+    "Finding",
+    "Picture",
+    "Preset",
+    "compare",
+    "read_picture",
+    "read_pictures",
+]

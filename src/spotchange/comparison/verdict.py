@@ -1,0 +1,109 @@
+"""Which pixels differ and by how much: every pixel, at native size and full depth.
+
+The distance is that of pixelmatch and odiff: weighted squares in YIQ (Kotsarenko and Ramos 2010), here as the root
+of its share of the largest possible, so that it is on the scale of their `threshold`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from spotchange.comparison.antialiasing import antialiased
+from spotchange.comparison.options import Box, Tolerance
+from spotchange.comparison.picture import Picture
+from spotchange.comparison.result import Mask
+
+LARGEST_YIQ = 35215.0  # of the weighted squares, for 8 bits
+_TO_YIQ = np.array(
+    [
+        [0.29889531, 0.58662247, 0.11448223],
+        [0.59597799, -0.27417610, -0.32180189],
+        [0.21147017, -0.52261711, 0.31114694],
+    ]
+)
+_WEIGHTS = np.array([0.5053, 0.299, 0.1957])
+_PIXELS_AT_ONCE = 1 << 18
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """The numbers of a comparison, before anything is described."""
+
+    identical: bool
+    differing: Mask
+    """Pixels that differ at all and are not ignored; the frame covers both pictures."""
+    counted: Mask
+    """Those of them that count under the tolerance."""
+    diff_pixels: int
+    largest_difference: float
+
+
+def judge(before: Picture, after: Picture, tolerance: Tolerance, ignore: Sequence[Box]) -> Verdict:
+    """Compare every pixel, both pictures laid from the top left; what only one of them covers differs fully."""
+    first, second = _words(before, after)
+    if first.shape == second.shape and np.array_equal(first, second):
+        nothing = np.zeros(first.shape, bool)
+        return Verdict(identical=True, differing=nothing, counted=nothing, diff_pixels=0, largest_difference=0.0)
+    height, width = min(first.shape[0], second.shape[0]), min(first.shape[1], second.shape[1])
+    differing = np.ones((max(first.shape[0], second.shape[0]), max(first.shape[1], second.shape[1])), bool)
+    # Rows that only one picture has differ, the corner that neither has does not.
+    differing[first.shape[0] :, second.shape[1] :] = differing[second.shape[0] :, first.shape[1] :] = False
+    np.not_equal(first[:height, :width], second[:height, :width], out=differing[:height, :width])
+    for x, y, box_width, box_height in ignore:
+        differing[max(y, 0) : max(y + box_height, 0), max(x, 0) : max(x + box_width, 0)] = False
+    counted = differing.copy()
+    places = np.flatnonzero(differing[:height, :width])
+    distances = distances_at(before, after, places, width)
+    largest = float(distances.max(initial=0.0))
+    if np.count_nonzero(differing) > len(places):
+        largest = 1.0
+    small = distances <= tolerance.pixel_threshold if tolerance.pixel_threshold > 0 else np.zeros(len(places), bool)
+    if tolerance.ignore_antialiasing:
+        large = np.flatnonzero(~small)
+        smooth = antialiased(before, after, places[large], width)
+        small[large[smooth]] = True
+    rows, columns = np.divmod(places[small], width)
+    counted[rows, columns] = False
+    return Verdict(
+        identical=False,
+        differing=differing,
+        counted=counted,
+        diff_pixels=int(np.count_nonzero(counted)),
+        largest_difference=min(1.0, largest),
+    )
+
+
+def distances_at(before: Picture, after: Picture, places: npt.NDArray[np.intp], width: int) -> npt.NDArray[np.float64]:
+    """YIQ distance from 0 to 1 at flat places of the common area, which is `width` wide."""
+    found = np.empty(len(places))
+    for start in range(0, len(places), _PIXELS_AT_ONCE):
+        part = slice(start, start + _PIXELS_AT_ONCE)
+        rows, columns = np.divmod(places[part], width)
+        first, second = before.levels_at(rows, columns), after.levels_at(rows, columns)
+        squares = _squares(_over(first, 255.0) - _over(second, 255.0))
+        if before.transparent or after.transparent:
+            # Over white alone, clear and white would be the same; over two grounds no transparency hides.
+            squares = np.maximum(squares, _squares(_over(first, 0.0) - _over(second, 0.0)))
+        found[part] = np.sqrt(squares / LARGEST_YIQ)
+    return found
+
+
+def _squares(difference: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    return np.square(difference @ _TO_YIQ.T) @ _WEIGHTS
+
+
+def _over(levels: npt.NDArray[np.float64], ground: float) -> npt.NDArray[np.float64]:
+    alpha = levels[:, 3:] / 255.0
+    return levels[:, :3] * alpha + ground * (1.0 - alpha)
+
+
+def _words(before: Picture, after: Picture) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Both pictures with one integer a pixel, at the deeper of the two depths."""
+    if before.deep or after.deep:
+        return before.words(deep=True), after.words(deep=True)
+    return before.words(), after.words()

@@ -1,0 +1,1 @@
+"""The second world: everyday things on photos, rooms and table tops, with one change, some nuisance, or none."""

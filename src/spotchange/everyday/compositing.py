@@ -1,0 +1,196 @@
+"""From scenes to pictures: backgrounds, shadows and cut-outs laid over each other, light, blur, blocks and noise.
+
+Everything is arithmetic on whole batches, the same on every device. On a GPU the two long chains, laying one more
+thing over all pictures and developing them, are compiled: each becomes one pass over memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from spotchange.everyday.library import BACKGROUND_SIDE, LEVELS, SIDE, Library
+from spotchange.everyday.nuisances import blurred, developed, noisy, rounded_in_blocks
+from spotchange.everyday.scenes import HALF, LAYERS, TARGET, Scenes, Things
+
+NOTHING = -1  # label of a pixel that shows the background
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pictures:
+    """Pictures of scenes and what is known about their pixels."""
+
+    pixels: Tensor  # uint8 (scenes, 2, 3, side, side)
+    changed: Tensor  # float (scenes, 2, side, side): how much of a pixel is the thing that changes
+    label: Tensor  # int8 (scenes, 2, side, side): the layer that is seen there, -1 for the background
+
+
+def compose(library: Library, scenes: Scenes, *, side: int) -> Pictures:
+    """Both pictures of every scene, `side` pixels wide and high."""
+    lay, develop = (_lay, developed) if library.device.type == "cpu" else (_compiled("lay"), _compiled("develop"))
+    place_x, place_y = _places(scenes, side)
+    red, green, blue = _background(library, scenes, place_x, place_y)
+    changed = torch.zeros_like(red)
+    label = torch.full_like(red, NOTHING)
+    order = scenes.things.bottom.argsort(dim=2, stable=True)
+    things = scenes.things.in_order(order)
+    level = _levels(things, side)
+    offset = library.offsets[things.view].gather(3, level[..., None])[..., 0]
+    soft = library.offsets[things.view][..., 2]
+    is_target = ((order == TARGET) | (order == HALF)).float()
+    for layer in range(LAYERS):
+        chosen = _of_layer(things, layer)
+        canvas = (red, green, blue, changed, label)
+        where = (place_x, place_y, library.atlas)
+        tile = (offset[..., layer, None, None], _column(SIDE >> level[..., layer]), soft[..., layer, None, None])
+        marks = (_column(is_target[..., layer]), _column(order[..., layer]))
+        light = (*(_column(scenes.light[:, each, None]) for each in range(3)), _column(scenes.contact[:, None]))
+        red, green, blue, changed, label = lay(canvas, where, chosen, tile, marks, light)
+    pixels = develop(torch.stack([red, green, blue], dim=2), place_x, place_y, *_look_columns(scenes))
+    pixels = blurred(pixels.flatten(0, 1), scenes.looks.blur.flatten())
+    pixels = rounded_in_blocks(pixels, scenes.looks.coarse.flatten())
+    pixels = noisy(pixels, scenes.looks.noise.flatten(), scenes.numbers, scenes.seed)
+    pixels = (pixels * 255).round().clamp(0, 255).to(torch.uint8).unflatten(0, (-1, 2))
+    return Pictures(pixels=pixels, changed=changed, label=label.to(torch.int8))
+
+
+def _places(scenes: Scenes, side: int) -> tuple[Tensor, Tensor]:
+    """Where in the scene every pixel looks: two of (scenes, 2, side, side)."""
+    middle = (torch.arange(side, device=scenes.kind.device) + 0.5) / side
+    x, y = middle[None, None, None, :], middle[None, None, :, None]
+    a, b, move_x, c, d, move_y, tilt_x, tilt_y = (each[..., None, None] for each in scenes.looks.camera.unbind(2))
+    far = 1 + tilt_x * (x - 0.5) + tilt_y * (y - 0.5)
+    return (a * x + b * y + move_x) / far, (c * x + d * y + move_y) / far
+
+
+def _background(library: Library, scenes: Scenes, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    left, top, width, height = (each[:, None, None, None] for each in scenes.window.unbind(1))
+    x = torch.where(scenes.mirrored_background[:, None, None, None], 1 - x, x)
+    # Beyond its edge a background goes on as in a mirror.
+    across, down = _folded(left + x * width), _folded(top + y * height)
+    offset = (scenes.background * BACKGROUND_SIDE**2)[:, None, None, None]
+    full = torch.full_like(scenes.window[:, :1, None, None], BACKGROUND_SIDE)
+    red, green, blue, _ = _looked_up(library.backgrounds.view(-1), offset, full, across, down)
+    return red, green, blue
+
+
+def _folded(place: Tensor) -> Tensor:
+    place = place.abs() % 2
+    return torch.where(place > 1, 2 - place, place)
+
+
+def _looked_up(atlas: Tensor, offset: Tensor, side: Tensor, u: Tensor, v: Tensor) -> tuple[Tensor, ...]:
+    """Four channels, 0 to 1, of squares at places `u`, `v` from 0 to 1: bilinear, edges repeated."""
+    last = side - 1
+    x, y = (u * side - 0.5).clamp(min=0).minimum(last), (v * side - 0.5).clamp(min=0).minimum(last)
+    left, top = x.floor(), y.floor()
+    part_x, part_y = x - left, y - top
+    right, low = (left + 1).minimum(last), (top + 1).minimum(last)
+    row, next_row = offset + (top * side).long(), offset + (low * side).long()
+    corners = (
+        (atlas[row + left.long()], (1 - part_x) * (1 - part_y)),
+        (atlas[row + right.long()], part_x * (1 - part_y)),
+        (atlas[next_row + left.long()], (1 - part_x) * part_y),
+        (atlas[next_row + right.long()], part_x * part_y),
+    )
+    channels = []
+    for shift in (0, 8, 16, 24):
+        channels.append(sum(((packed >> shift) & 255).float() * weight for packed, weight in corners) / 255)
+    return tuple(channels)
+
+
+def _levels(things: Things, side: int) -> Tensor:
+    """How small a copy of each cut-out is sharp enough: int64 (scenes, 2, layers)."""
+    pixels = torch.maximum(things.height, things.width).clamp(min=1e-3) * side
+    return torch.log2(SIDE / pixels).floor().clamp(0, LEVELS - 1).long()
+
+
+def _column(values: Tensor) -> Tensor:
+    return values.float()[..., None, None]
+
+
+def _of_layer(things: Things, layer: int) -> tuple[Tensor, ...]:
+    """The numbers that place one layer, each (scenes, 2, 1, 1)."""
+    names = ("on", "x", "y", "width", "height", "angle", "flipped", "cut_low", "cut_high", "painted", "gain")
+    columns = [_column(getattr(things, name)[..., layer]) for name in names]
+    return (*columns, *(_column(things.paint[..., layer, channel]) for channel in range(3)))
+
+
+def _lay(
+    canvas: tuple[Tensor, ...],
+    where: tuple[Tensor, Tensor, Tensor],
+    thing: tuple[Tensor, ...],
+    tile: tuple[Tensor, Tensor, Tensor],
+    marks: tuple[Tensor, Tensor],
+    light: tuple[Tensor, ...],
+) -> tuple[Tensor, ...]:
+    """One more thing, with its shadows, over all pictures."""
+    red, green, blue, changed, label = canvas
+    x, y, atlas = where
+    on, mid_x, mid_y, width, height, angle, flipped, cut_low, cut_high, painted, gain, *paint = thing
+    offset, side, soft = tile
+    target, number = marks
+    shear, long, dark, contact = light
+
+    # Shadows: a soft spot where it stands, and its outline laid on the ground by a lamp.
+    stands = mid_y + height * 0.5
+    spot = ((x - mid_x) / (0.5 * width)) ** 2 + ((y - stands) / (0.07 * height + 0.012)) ** 2
+    shadow = contact * torch.exp(-1.3 * spot)
+    up = (stands - y) / (long * height)
+    across = (x - mid_x - shear * (stands - y)) / width + 0.5
+    low_side = torch.full_like(side, float(SIDE >> 2))
+    *_, outline = _looked_up(atlas, soft, low_side, across, 1 - up)
+    lies = (up > 0) & (up < 1) & (across > 0) & (across < 1) & (cut_high - cut_low > 0.9) & (angle.abs() < 0.5)
+    shadow = on * (1 - (1 - shadow) * (1 - dark * outline * lies * (1 - 0.6 * up)))
+    red, green, blue = red * (1 - shadow), green * (1 - shadow), blue * (1 - shadow)
+
+    # The cut-out itself.
+    cos, sin = torch.cos(angle), torch.sin(angle)
+    from_x, from_y = x - mid_x, y - mid_y
+    u = (cos * from_x + sin * from_y) / width
+    v = (cos * from_y - sin * from_x) / height + 0.5
+    u = torch.where(flipped > 0.5, -u, u) + 0.5
+    own_red, own_green, own_blue, alpha = _looked_up(atlas, offset, side, u, v)
+    inside = (u > cut_low) & (u < cut_high) & (v > 0) & (v < 1)
+    shown = on * inside.float()
+    alpha = alpha * shown
+    bright = 0.3 * own_red + 0.59 * own_green + 0.11 * own_blue
+    ink = [0.25 * alpha * each + (0.45 + 0.6 * each) * bright * each + 0.12 * bright for each in paint]
+    own = [
+        (gain * shown * (1 - painted) * each + gain * painted * shown * tone).minimum(alpha)
+        for each, tone in zip((own_red, own_green, own_blue), ink, strict=True)
+    ]
+    red, green, blue = (own[i] + each * (1 - alpha) for i, each in enumerate((red, green, blue)))
+    changed = changed * (1 - alpha) + target * alpha
+    label = torch.where(alpha > 0.5, number, label)
+    return red, green, blue, changed, label
+
+
+def _look_columns(scenes: Scenes) -> tuple[Tensor, ...]:
+    looks = scenes.looks
+    return (
+        looks.gain[..., None, None, None],
+        looks.contrast[..., None, None, None],
+        looks.saturation[..., None, None, None],
+        looks.balance[..., None, None],
+        looks.slope[..., None, None],
+        looks.shade[..., None, None],
+        looks.veil[..., None, None],
+    )
+
+
+@cache
+def _compiled(name: str) -> Callable[..., Any]:
+    """One pass over memory where single operations would take fifty; kept, since compiling takes seconds."""
+    return torch.compile({"lay": _lay, "develop": developed}[name], dynamic=False)
+
+
+def pooled(values: Tensor, grid: tuple[int, int]) -> Tensor:
+    """(scenes, 2, side, side) to the mean of every patch: (scenes, 2, rows, columns)."""
+    return F.adaptive_avg_pool2d(values, grid)

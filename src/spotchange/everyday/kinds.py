@@ -1,0 +1,28 @@
+"""The kinds of change in everyday pictures."""
+
+from __future__ import annotations
+
+OBJECT_KINDS = ("add", "drop", "move", "replace", "color", "turn", "split", "resize")
+WHOLE_KINDS = ("brighter", "darker", "blur", "crop", "mirror", "gray", "tint")
+KINDS = ("none", *OBJECT_KINDS, *WHOLE_KINDS)
+KIND_IDS = {name: number for number, name in enumerate(KINDS)}
+
+# How often each is drawn, relative to the others.
+SHARES = {
+    "none": 30.0,
+    "add": 11.0,
+    "drop": 11.0,
+    "move": 13.0,
+    "replace": 9.0,
+    "color": 6.0,
+    "turn": 6.0,
+    "split": 2.5,
+    "resize": 3.0,
+    "brighter": 1.2,
+    "darker": 1.2,
+    "blur": 1.2,
+    "crop": 1.2,
+    "mirror": 1.2,
+    "gray": 1.2,
+    "tint": 1.2,
+}

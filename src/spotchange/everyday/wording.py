@@ -1,0 +1,179 @@
+"""The sentences that a model learns to write: frames with a slot for the thing and one for what took its place.
+
+Kind, place, direction and colour are words of the sentence; the names of things are not. They come from a second look
+and are put into the slots as specifically as the evidence allows (`naming.py`), so that a frame is learnt from every
+thing there is, and no name is a guess of the language.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from spotchange.everyday.colours import COLOURS
+from spotchange.everyday.kinds import KINDS
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+THING, OTHER = "slot1", "slot2"
+SPECIAL = ("[PAD]", "[BOS]", "[EOS]", "[UNK]")
+PAD, BOS, EOS, UNK = range(4)
+LONGEST = 24  # words of a frame, begin and end included
+
+PLACES = (
+    "at the top left",
+    "at the top",
+    "at the top right",
+    "on the left",
+    "in the middle",
+    "on the right",
+    "at the bottom left",
+    "at the bottom",
+    "at the bottom right",
+)
+DIRECTIONS = ("to the left", "to the right", "up", "down")
+SIZES = ("larger", "smaller")
+# Facts that a frame asks for, in the order of `frame_facts`.
+FACTS = {"{before}": PLACES, "{after}": PLACES, "{way}": DIRECTIONS, "{colour}": COLOURS, "{size}": SIZES}
+FRAMES: dict[str, tuple[str, ...]] = {
+    "none": ("nothing has changed", "there is no change", "the two pictures show the same"),
+    "add": (f"a {THING} was added {{after}}", f"there is a new {THING} {{after}}", f"a {THING} appeared {{after}}"),
+    "drop": (f"the {THING} {{before}} is gone", f"the {THING} {{before}} was removed"),
+    "move": (f"the {THING} {{before}} moved {{way}}", f"the {THING} moved {{way}} and is now {{after}}"),
+    "replace": (
+        f"the {THING} {{before}} was replaced by a {OTHER}",
+        f"a {OTHER} took the place of the {THING} {{before}}",
+    ),
+    "color": (f"the {THING} {{before}} is now {{colour}}", f"the {THING} {{before}} turned {{colour}}"),
+    "turn": (f"the {THING} {{before}} was turned", f"the {THING} {{before}} lies another way"),
+    "split": (f"the {THING} {{before}} came apart in two pieces", f"the {THING} {{before}} is now in two pieces"),
+    "resize": (f"the {THING} {{before}} is now {{size}}", f"the {THING} {{before}} became {{size}}"),
+    "brighter": ("the whole picture is brighter", "the light is brighter everywhere"),
+    "darker": ("the whole picture is darker", "it is darker everywhere"),
+    "blur": ("the whole picture is blurred", "the picture lost its sharpness"),
+    "crop": ("the picture was cropped", "a smaller part of the scene is shown"),
+    "mirror": ("the picture was mirrored", "left and right are exchanged"),
+    "gray": ("the picture lost its colors", "the picture is now black and white"),
+    "tint": ("the whole picture has another tint", "the colors of the whole picture have shifted"),
+}
+_SEGMENTS = 6  # parts of a frame, at most
+
+
+def _words() -> tuple[str, ...]:
+    texts = [text for frames in FRAMES.values() for text in frames]
+    texts += [phrase for phrases in FACTS.values() for phrase in phrases]
+    return tuple(sorted({word for text in texts for word in text.split() if not word.startswith("{")}))
+
+
+TOKENS = SPECIAL + _words()
+TOKEN_IDS = {token: number for number, token in enumerate(TOKENS)}
+
+
+def build_tokenizer() -> Tokenizer:
+    """Whole words, in lower case; begin and end are put around."""
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+
+    tokenizer = Tokenizer(models.WordLevel(dict(TOKEN_IDS), unk_token=SPECIAL[UNK]))
+    tokenizer.add_special_tokens(list(SPECIAL))
+    tokenizer.normalizer = normalizers.Lowercase()
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"{SPECIAL[BOS]} $A {SPECIAL[EOS]}", special_tokens=[(SPECIAL[BOS], BOS), (SPECIAL[EOS], EOS)]
+    )
+    return tokenizer
+
+
+def write_frames(kind: Tensor, facts: Tensor, chance: Tensor) -> tuple[Tensor, Tensor]:
+    """Token ids (scenes, LONGEST) and a mask that is True on words.
+
+    Args:
+        kind: (scenes,), into KINDS.
+        facts: int64 (scenes, facts), in the order of FACTS.
+        chance: (scenes,) in [0, 1): which of a kind's frames.
+    """
+    table = _tables(kind.device)
+    count = table["count"][kind]
+    frame = table["first"][kind] + (chance * count).long().minimum(count - 1)
+    padded = torch.cat([torch.zeros_like(facts[:, :1]), facts], dim=1)
+    asked = table["asked"][frame]  # (scenes, segments)
+    phrase = table["phrase"][frame] + padded.gather(1, asked)
+    lengths = table["lengths"][phrase]
+    ends = lengths.cumsum(1)
+    # The word at each place belongs to the segment in whose span it lies.
+    place = torch.arange(LONGEST - 1, device=kind.device).expand(len(kind), -1).contiguous()
+    segment = torch.searchsorted(ends, place, right=True)
+    inside = segment < _SEGMENTS
+    segment = segment.clamp(max=_SEGMENTS - 1)
+    within = place - (ends - lengths).gather(1, segment)
+    words = table["words"][phrase.gather(1, segment), within.clamp(0, table["words"].shape[1] - 1)]
+    words = torch.where(inside, words, PAD)
+    words = torch.where(place == ends[:, -1:], EOS, words)
+    ids = torch.cat([torch.full_like(words[:, :1], BOS), words], dim=1)
+    return ids, ids != PAD
+
+
+@cache
+def _tables(device: torch.device) -> dict[str, Tensor]:
+    """Frames as rows of phrases; a phrase that depends on a fact is the first of its list, plus the fact."""
+    phrases: list[str] = [""]
+    starts = {}
+    for name, texts in FACTS.items():
+        starts[name] = len(phrases)
+        phrases += list(texts)
+    names = list(FACTS)
+    phrase, asked, first, count = [], [], [], []
+    for kind in KINDS:
+        first.append(len(phrase))
+        count.append(len(FRAMES[kind]))
+        for text in FRAMES[kind]:
+            parts, row, facts = _parts(text), [], []
+            for part in parts:
+                if part in starts:
+                    row.append(starts[part])
+                    facts.append(1 + names.index(part))
+                else:
+                    phrases.append(part)
+                    row.append(len(phrases) - 1)
+                    facts.append(0)
+            phrase.append(row + [0] * (_SEGMENTS - len(row)))
+            asked.append(facts + [0] * (_SEGMENTS - len(facts)))
+    tokens = [[TOKEN_IDS[word] for word in text.split()] for text in phrases]
+    longest = max(map(len, tokens))
+    tables = {
+        "phrase": phrase,
+        "asked": asked,
+        "first": first,
+        "count": count,
+        "lengths": [len(each) for each in tokens],
+        "words": [each + [PAD] * (longest - len(each)) for each in tokens],
+    }
+    return {name: torch.tensor(values, device=device) for name, values in tables.items()}
+
+
+def _parts(text: str) -> list[str]:
+    """Runs of plain words and single facts."""
+    parts: list[str] = []
+    plain: list[str] = []
+    for word in text.split():
+        if word in FACTS:
+            parts += [" ".join(plain)] if plain else []
+            parts.append(word)
+            plain = []
+        else:
+            plain.append(word)
+    return parts + ([" ".join(plain)] if plain else [])
+
+
+def frame_text(ids: list[int]) -> str:
+    """The words of token ids, up to the end."""
+    words = []
+    for number in ids:
+        if number == EOS:
+            break
+        if number >= len(SPECIAL):
+            words.append(TOKENS[number])
+    return " ".join(words)

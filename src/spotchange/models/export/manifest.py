@@ -1,0 +1,95 @@
+"""`onnx.json` of a model folder: what was exported, with what, and how to know that it is still the same."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import ValidationError
+
+from spotchange.config.base import Settings
+from spotchange.errors import ModelError
+from spotchange.files import write_text
+from spotchange.models.weights.description import check_sum, needed, read_json
+
+MANIFEST = "onnx.json"
+ENCODER = "encoder.onnx"
+DECODER_STEP = "decoder_step.onnx"
+
+
+class Layer(Settings):
+    """Keys and values of one layer that attends over words."""
+
+    heads: int
+    head_width: int
+
+
+class OnnxManifest(Settings):
+    """Everything a runtime must know of the graphs."""
+
+    precision: Literal["float32", "int8"]
+    """What matrix products are computed in."""
+    opset: int
+    versions: dict[str, str]
+    """torch, onnx and onnxruntime that exported and checked the graphs."""
+    image_size: tuple[int, int]
+    heat: tuple[int, int]
+    """Rows and columns of the heat map."""
+    features: int
+    change_types: int
+    """Width of the change logits; 0: the model has no change head."""
+    vocabulary: int
+    longest: int
+    """Most words a sentence can have."""
+    visual: list[Layer]
+    """Layers that read the images, in the order of the inputs."""
+    visual_tokens: int
+    past: list[Layer]
+    """Layers that keep the words so far, in the order of the inputs."""
+    largest_difference: dict[str, float]
+    """From torch in fp32, on the inputs of the check, by output."""
+    sha256: dict[str, str]
+    """Checksums of the graphs and of every file their weights lie in."""
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """The folder's manifest."""
+        values = read_json(folder, MANIFEST)
+        try:
+            return cls.model_validate(values)
+        except ValidationError as error:
+            raise ModelError(f"{folder / MANIFEST} is not valid: {' '.join(str(error).split())[:300]}") from error
+
+    def write(self, folder: Path) -> None:
+        """Beside the weights."""
+        write_text(folder / MANIFEST, json.dumps(self.model_dump(mode="json"), indent=2) + "\n")
+
+    def check(self, folder: Path) -> None:
+        """Refuse files that are missing or are not those that were exported."""
+        for name in (ENCODER, DECODER_STEP):
+            if name not in self.sha256:
+                raise ModelError(f"{folder / MANIFEST} has no checksum of {name}")
+        for name, expected in self.sha256.items():
+            check_sum(needed(folder, name), expected, source=MANIFEST)
+
+    @property
+    def encoder_outputs(self) -> list[str]:
+        """Names of the encoder's outputs, in order."""
+        logits = ["change_logits"] if self.change_types else []
+        return ["heat", "features", *logits, *layer_names("visual", len(self.visual))]
+
+    @property
+    def step_inputs(self) -> list[str]:
+        """Names of the decoder step's inputs, in order."""
+        return ["ids", "position", *layer_names("visual", len(self.visual)), *layer_names("past", len(self.past))]
+
+    @property
+    def step_outputs(self) -> list[str]:
+        """Names of the decoder step's outputs, in order."""
+        return ["scores", *layer_names("present", len(self.past))]
+
+
+def layer_names(kind: str, layers: int) -> list[str]:
+    """`kind.0.keys`, `kind.0.values`, `kind.1.keys` ..."""
+    return [f"{kind}.{layer}.{part}" for layer in range(layers) for part in ("keys", "values")]

@@ -1,0 +1,219 @@
+"""`models export --to onnx`: two graphs beside the weights, checked against torch before they count."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from spotchange.errors import MissingExtraError, ModelError
+from spotchange.files import atomic_path
+from spotchange.models.export.graphs import PairGraph, StepGraph, graphs_of, longest_sentence, past_shapes
+from spotchange.models.export.manifest import DECODER_STEP, ENCODER, Layer, OnnxManifest
+from spotchange.models.weights.description import sha256
+from spotchange.models.weights.folder import load_model
+
+OPSET = 23  # the first with an attention operator
+AGREEMENT = 1e-3  # of the largest value of an output; rounding alone stays a hundred times below
+_LARGEST_EMBEDDED = 2**20  # bytes of constants a graph file may carry; weights belong into the safetensors files
+
+
+@dataclass(frozen=True)
+class Example:
+    """Inputs of both graphs and what torch makes of them."""
+
+    images: tuple[Tensor, Tensor]
+    seen: tuple[Tensor, ...]
+    step: tuple[Tensor, Tensor, list[Tensor], list[Tensor]]
+    told: tuple[Tensor, ...]
+
+
+def export_onnx(folder: Path, *, int8: bool = False) -> OnnxManifest:
+    """Write both graphs and the manifest into a model folder; nothing is left of an export that fails."""
+    try:
+        import onnx_ir as ir
+        import onnxscript.optimizer  # noqa: F401 - its absence should be told before the model is loaded
+    except ImportError:
+        raise MissingExtraError("exporting to ONNX", extra="train") from None
+    loaded = load_model(folder)
+    model: Any = loaded.model
+    pair, step = graphs_of(model)
+    example = _example(model, pair, step, pairs=2, words=3)
+    manifest = _manifest(model, example, int8)
+    encoder = _encoder(pair, example, manifest)
+    decoder = _decoder_step(step, example, manifest)
+    checksums: dict[str, str] = {}
+    with atomic_path(folder / ENCODER) as new_encoder, atomic_path(folder / DECODER_STEP) as new_decoder:
+        for name, graph, path in ((ENCODER, encoder, new_encoder), (DECODER_STEP, decoder, new_decoder)):
+            files = _with_stored_weights(graph, folder)
+            # The exporter writes down the lines of source that made each node, with their paths.
+            ir.passes.common.ClearMetadataAndDocStringPass()(graph)
+            ir.save(graph, path)
+            if int8 and name == ENCODER:
+                from spotchange.models.export.int8 import quantize
+
+                quantize(path)
+                files = set()
+            checksums[name] = sha256(path)
+            checksums |= {file: sha256(folder / file) for file in files}
+        differences = _compare(model, pair, step, new_encoder, new_decoder, manifest)
+        if not int8:
+            _refuse_unequal(differences, folder)
+    manifest = manifest.model_copy(update={"sha256": checksums, "largest_difference": differences})
+    manifest.write(folder)
+    return manifest
+
+
+def _example(model: Any, pair: PairGraph, step: StepGraph, *, pairs: int, words: int) -> Example:
+    """Random inputs; two beams, because a dimension of one would be taken for a constant."""
+    generator = torch.Generator().manual_seed(0)
+    beams = 3
+    with torch.no_grad():
+        images = tuple(torch.randn(pairs, 3, *model.image_size, generator=generator) for _ in range(2))
+        seen = pair(*images)
+        visual = [each.contiguous() for each in seen[_visual_from(model, seen) :]]
+        past = [
+            torch.randn(pairs, beams, heads, words, width, generator=generator)
+            for heads, width in past_shapes(model)
+            for _ in range(2)
+        ]
+        vocabulary = len(model.words.words.weight)
+        ids = torch.randint(0, vocabulary, (pairs, beams), generator=generator)
+        inputs = (ids, torch.tensor([words]), visual, past)
+        return Example(images=images, seen=seen, step=inputs, told=step(*inputs))  # type: ignore[arg-type]
+
+
+def _visual_from(model: Any, seen: tuple[Tensor, ...]) -> int:
+    """Where keys and values begin among the encoder's outputs."""
+    return 3 if model.change_head is not None else 2
+
+
+def _manifest(model: Any, example: Example, int8: bool) -> OnnxManifest:
+    heat, features = example.seen[:2]
+    first = _visual_from(model, example.seen)
+    visual = example.seen[first::2]
+    return OnnxManifest(
+        precision="int8" if int8 else "float32",
+        opset=OPSET,
+        versions={name: version(name) for name in ("torch", "onnx", "onnxruntime")},
+        image_size=model.image_size,
+        heat=(heat.shape[2], heat.shape[3]),
+        features=features.shape[1],
+        change_types=example.seen[2].shape[1] if first == 3 else 0,
+        vocabulary=example.told[0].shape[-1],
+        longest=longest_sentence(model),
+        visual=[Layer(heads=each.shape[1], head_width=each.shape[3]) for each in visual],
+        visual_tokens=visual[0].shape[2],
+        past=[Layer(heads=heads, head_width=width) for heads, width in past_shapes(model)],
+        largest_difference={},
+        sha256={},
+    )
+
+
+def _encoder(pair: PairGraph, example: Example, manifest: OnnxManifest) -> Any:
+    shapes = ({0: "pairs"}, {0: "pairs"})
+    return _exported(pair, example.images, shapes, ["before", "after"], manifest.encoder_outputs)
+
+
+def _decoder_step(step: StepGraph, example: Example, manifest: OnnxManifest) -> Any:
+    shapes = {
+        "ids": {0: "pairs", 1: "beams"},
+        "position": None,
+        "visual": [{0: "pairs"} for _ in example.step[2]],
+        "past": [{0: "pairs", 1: "beams", 3: "words"} for _ in example.step[3]],
+    }
+    return _exported(step, example.step, shapes, manifest.step_inputs, manifest.step_outputs)
+
+
+def _exported(module: nn.Module, inputs: Any, shapes: Any, input_names: list[str], output_names: list[str]) -> Any:
+    """The module as a graph whose weights are still the module's own tensors, by name and untransposed."""
+    from onnxscript import optimizer
+
+    try:
+        with warnings.catch_warnings(), torch.no_grad():
+            warnings.simplefilter("ignore")  # of the exporter, about itself
+            program = torch.onnx.export(
+                module,
+                inputs,
+                dynamo=True,
+                opset_version=OPSET,
+                dynamic_shapes=shapes,
+                input_names=input_names,
+                output_names=output_names,
+                optimize=False,
+                verbose=False,
+            )
+            assert program is not None
+            optimizer.optimize_ir(program.model, should_fold=_keep_weights)
+    except Exception as error:  # the exporter fails in as many ways as it has passes
+        reason = " ".join(str(error).split())[:200]
+        raise ModelError(f"this model cannot be exported to ONNX: {reason}") from error
+    return program.model
+
+
+def _keep_weights(node: Any) -> bool | None:
+    """No transposed copies of stored weights; the runtime makes them on load."""
+    of_weights = any(value is not None and (value.name or "").startswith("model.") for value in node.inputs)
+    return False if of_weights else None
+
+
+def _with_stored_weights(graph: Any, folder: Path) -> set[str]:
+    from spotchange.models.export.stored_weights import embedded_bytes, point_to_stored, stored_tensors
+
+    files = point_to_stored(graph, stored_tensors(folder), folder)
+    embedded = embedded_bytes(graph)
+    if embedded > _LARGEST_EMBEDDED:
+        raise ModelError(f"this model cannot be exported to ONNX: {embedded:,} bytes of its graph are not in {folder}")
+    return files
+
+
+def _compare(
+    model: Any, pair: PairGraph, step: StepGraph, encoder: Path, decoder: Path, manifest: OnnxManifest
+) -> dict[str, float]:
+    """Largest difference from torch by output, relative to the output's largest value; other shapes than exported."""
+    differences: dict[str, float] = {}
+    sessions = [_session(encoder), _session(decoder)]
+    for pairs, words in ((1, 0), (3, 5)):
+        example = _example(model, pair, step, pairs=pairs, words=words)
+        runs = (
+            (sessions[0], example.images, example.seen, ["before", "after"], manifest.encoder_outputs),
+            (
+                sessions[1],
+                (*example.step[:2], *example.step[2], *example.step[3]),
+                example.told,
+                manifest.step_inputs,
+                manifest.step_outputs,
+            ),
+        )
+        for session, inputs, expected, input_names, output_names in runs:
+            feeds = {name: value.numpy() for name, value in zip(input_names, inputs, strict=True)}
+            for name, ours, theirs in zip(output_names, session.run(None, feeds), expected, strict=True):
+                differences[name] = max(differences.get(name, 0.0), _difference(ours, theirs.numpy()))
+    return {name: float(f"{value:.2g}") for name, value in differences.items()}
+
+
+def _session(path: Path) -> Any:
+    import onnxruntime
+
+    try:
+        return onnxruntime.InferenceSession(os.fspath(path), providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime's errors share no base
+        reason = " ".join(str(error).split())[:200]
+        raise ModelError(f"this model cannot be exported to ONNX: onnxruntime refuses it: {reason}") from error
+
+
+def _difference(ours: Any, theirs: Any) -> float:
+    return float(np.abs(ours - theirs).max() / max(1.0, np.abs(theirs).max())) if theirs.size else 0.0
+
+
+def _refuse_unequal(differences: dict[str, float], folder: Path) -> None:
+    apart = [name for name, value in differences.items() if not value <= AGREEMENT]
+    if apart:
+        raise ModelError(f"the export of {folder} does not agree with torch: {', '.join(apart)}; nothing was written")

@@ -1,0 +1,114 @@
+"""What a model folder says beside its weights: architecture, words, preprocessing. No torch is needed to read it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from spotchange.config.model import ModelSettings
+from spotchange.errors import ModelError
+from spotchange.models.vision.preprocess import Preprocessor
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+MODEL_TYPE = "spotchange"
+INDEX = "model.safetensors.index.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelDescription:
+    """What belongs to a model's weights, so that they cannot disagree."""
+
+    settings: ModelSettings
+    tokenizer: Tokenizer
+    preprocessor: Preprocessor
+    folder: Path
+
+    @property
+    def name(self) -> str:
+        """What the model is called in results."""
+        return self.folder.resolve().name
+
+    @property
+    def change_types(self) -> tuple[str, ...]:
+        """Names of the change head's answers, "none" first."""
+        return self.settings.heads.change_types
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The sentence of token ids, padding and everything from the end token on left out."""
+        ids = list(ids)
+        if self.settings.vocabulary.end in ids:
+            ids = ids[: ids.index(self.settings.vocabulary.end)]
+        while ids and ids[-1] == self.settings.vocabulary.pad:
+            ids.pop()
+        return str(self.tokenizer.decode(ids, skip_special_tokens=True)).strip()
+
+
+def read_description(folder: Path) -> ModelDescription:
+    """Everything but the weights."""
+    from tokenizers import Tokenizer
+
+    settings = read_settings(folder)
+    try:
+        tokenizer = Tokenizer.from_file(str(needed(folder, "tokenizer.json")))
+    except ModelError:
+        raise
+    except Exception as error:  # the tokenizers library raises bare Exception
+        raise ModelError(f"{folder / 'tokenizer.json'} is not a tokenizer: {error}") from error
+    preprocessor = Preprocessor.from_dict(read_json(folder, "preprocessor_config.json"))
+    return ModelDescription(settings=settings, tokenizer=tokenizer, preprocessor=preprocessor, folder=folder)
+
+
+def read_settings(folder: Path) -> ModelSettings:
+    """Architecture of a model folder."""
+    config = read_json(folder, "config.json")
+    if config.get("model_type") != MODEL_TYPE:
+        raise ModelError(
+            f"{folder} is not a spotchange model (its config.json says model_type {config.get('model_type')!r})",
+            hint="`spotchange models import` turns CLIP and CLIP4IDC checkpoints into one",
+        )
+    return ModelSettings.from_mapping(config.get("settings", {}), source=str(folder / "config.json"))
+
+
+def weight_files(folder: Path) -> dict[str, str | None]:
+    """The files that hold the weights, and their checksums where the index has them."""
+    index = read_json(folder, INDEX) if (folder / INDEX).exists() else {}
+    checksums = index.get("metadata", {}).get("sha256", {})
+    names = sorted(set(index.get("weight_map", {}).values())) or ["model.safetensors"]
+    return {name: checksums.get(name) for name in names}
+
+
+def needed(folder: Path, name: str) -> Path:
+    """A file of the folder, or one line that says it is missing."""
+    if not (folder / name).is_file():
+        what = f"{folder} has no {name}" if folder.is_dir() else f"there is no model folder {folder}"
+        raise ModelError(what)
+    return folder / name
+
+
+def read_json(folder: Path, name: str) -> dict[str, Any]:
+    """A JSON object of the folder."""
+    try:
+        values = json.loads(needed(folder, name).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{folder / name} is not valid JSON: {error}") from error
+    if not isinstance(values, dict):
+        raise ModelError(f"{folder / name} must hold a JSON object")
+    return values
+
+
+def sha256(path: Path) -> str:
+    """A file's checksum."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def check_sum(path: Path, expected: str | None, *, source: str) -> None:
+    """Refuse a file that is not the one `source` was written for."""
+    if expected is not None and sha256(path) != expected:
+        raise ModelError(f"{path} is damaged: its checksum is not the one in {source}", hint="copy it again")
