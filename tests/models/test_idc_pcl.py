@@ -236,7 +236,7 @@ def photos() -> tuple[Image.Image, Image.Image]:
 def test_the_captioner_needs_only_its_name(model_folder: Path, photos: Any) -> None:
     captioner = load(model_folder)
     result = captioner.caption(*photos).to_dict()
-    assert result["schema_version"] == 1
+    assert result["schema_version"] == 2
     assert result["model"] == "pcl"
     assert result["change_type"] != "changed"
     assert isinstance(result["caption"], str)

@@ -82,6 +82,8 @@ class StageSettings(Settings):
     start_from: str | None = None
     """Whose weights this stage begins with: a model folder, `bundled`, or CLIP (a hub name, folder or file);
     optimizer, schedule and data start anew."""
+    start_parts: tuple[str, ...] | None = None
+    """Patterns of parameter names that are taken from `start_from`; null: all that have a place."""
     new_words: bool = False
     """Let a model of whole words learn those of its training data that it does not know."""
     max_words: int = Field(default=32, ge=4)
@@ -116,6 +118,9 @@ class ValidationSettings(Settings):
     max_words: int | None = Field(default=None, ge=1)
     """Longest caption decoded, in steps; null: as long as those trained on."""
 
+    test_pairs: int | None = Field(default=None, ge=2)
+    """Pairs of a third set that the best checkpoint is judged on once, when the stage has ended: the test split, or
+    scenes the stream keeps apart for it; nothing is chosen by them. null: none."""
     keep_after: int = Field(default=0, ge=0)
     """No checkpoint up to this step is the best, though its validations count towards `patience`."""
 

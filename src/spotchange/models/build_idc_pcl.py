@@ -109,6 +109,7 @@ def _encoder(settings: ModelSettings) -> GridFeatures | FeaturesOnly | PairFeatu
         heads=vision.heads,
         n_inter=vision.inter,
         output_width=vision.output_width,
+        joint=vision.inter > 0,  # without blocks that see both, its cells are each picture's own
         activation=vision.activation,
         mlp_ratio=vision.mlp_ratio,
     )

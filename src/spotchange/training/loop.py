@@ -15,6 +15,7 @@ from torch import Tensor
 
 from spotchange.config.training import Recipe
 from spotchange.errors import ConfigError, ModelError
+from spotchange.models.weights.folder import read_weights
 from spotchange.training import distributed
 from spotchange.training.checkpoints import BEST, LAST, load_state, recover, replace_folder, save_state
 from spotchange.training.compilation import compile_regions
@@ -41,12 +42,13 @@ class Trainer:
         objective: Objective,
         source: BatchSource,
         validator: Validator | None,
+        tester: Validator | None = None,
         save_model: Callable[[Path], None],
         out: Path,
     ) -> None:
         self.recipe, self.stage = recipe, recipe.stage
         self.accelerator, self.out = accelerator, out
-        self.source, self.validator, self.save_model = source, validator, save_model
+        self.source, self.validator, self.tester, self.save_model = source, validator, tester, save_model
         self.objective = objective
         self.optimizer = build_optimizer(objective, recipe.optimizer)
         self.average = WeightAverage(objective, recipe.stage.ema) if recipe.stage.ema else None
@@ -109,6 +111,8 @@ class Trainer:
                 stopping = stopping or self.finished
             if self.step % self.recipe.checkpoints.every == 0 or stopping:
                 self._save(values)
+        if self.finished and self.tester is not None:
+            self._test(log, self.tester)
         summary = self._summary()
         log.event("end", **summary)
         return summary
@@ -161,6 +165,14 @@ class Trainer:
             with self._averaged():
                 replace_folder(self.out / BEST, self.save_model)
         self.accelerator.wait_for_everyone()
+
+    def _test(self, log: RunLog, tester: Validator) -> None:
+        """Judge the best checkpoint on pairs that nothing was chosen by; the run has ended."""
+        state = read_weights(self.out / BEST)
+        self.objective.model.load_state_dict({name: value.float() for name, value in state.items()})
+        with self._autocast(), self._uncompiled():
+            results = tester.judge(self.objective)
+        log.event("test", step=self.selection.best_step, **results)
 
     def _save(self, values: dict[str, Tensor]) -> None:
         self._fetch(values)  # refuses to put broken weights in the place of good ones
