@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from spotchange.cli.decoding import Decode
 from spotchange.cli.model_options import MODEL_HELP, ModelOptions, parse_options
 from spotchange.cli.output import notes, print_json, print_line, progress
 from spotchange.errors import InputError
@@ -30,7 +31,9 @@ def caption(
     heatmap: Annotated[Path | None, typer.Option(help="Write both pictures, with what changed marked, here.")] = None,
     pairs: Annotated[Path | None, typer.Option(help=MANIFEST)] = None,
     out: Annotated[Path | None, typer.Option(help="Write results of many pairs here, as JSON lines.")] = None,
+    decode: Annotated[Decode, typer.Option(help="greedy, as the papers decode, or beam.")] = Decode.BEAM,
     beam: Annotated[int, typer.Option(min=1, max=32, help="Sentences kept while searching.")] = 3,
+    max_words: Annotated[int, typer.Option(min=1, max=512, help="Longest caption, in tokens.")] = 32,
     threshold: Annotated[float | None, typer.Option(min=0, max=1, help="Change score that counts as a change.")] = None,
     ignore: Annotated[list[str] | None, typer.Option(help="Leave out the rectangle x,y,w,h; may be repeated.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
@@ -56,7 +59,8 @@ def caption(
 
     from spotchange.answering import CaptionOptions, load
 
-    options = CaptionOptions(beams=beam, threshold=threshold, ignore=boxes)
+    beams = 1 if decode is Decode.GREEDY else beam
+    options = CaptionOptions(beams=beams, max_words=max_words, threshold=threshold, ignore=boxes)
     model_options = parse_options(model_option)
     captioner = load(model, device=device, threads=threads, model_options=model_options)
     if out is not None:

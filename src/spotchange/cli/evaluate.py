@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from spotchange.cli.decoding import Decode
 from spotchange.cli.model_options import MODEL_HELP, ModelOptions, parse_options
 from spotchange.cli.output import notes, print_json, progress, show_tables, tables
 
@@ -37,7 +38,9 @@ def evaluate(
     model_option: ModelOptions = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     batch_size: Annotated[int, typer.Option(min=1, help="Pairs computed together.")] = 16,
+    decode: Annotated[Decode, typer.Option(help="greedy, as the papers decode, or beam.")] = Decode.BEAM,
     beam: Annotated[int, typer.Option(min=1, max=32, help="Sentences kept while searching.")] = 3,
+    max_words: Annotated[int, typer.Option(min=1, max=512, help="Longest caption, in tokens.")] = 32,
     meteor: Annotated[bool, typer.Option("--meteor/--no-meteor", help="METEOR takes the longest by far.")] = True,
     seed: Annotated[int, typer.Option(min=0, help="Seed of intervals and tests.")] = 0,
 ) -> None:
@@ -46,6 +49,7 @@ def evaluate(
     from spotchange.evaluation.run import EvaluationOptions
     from spotchange.evaluation.run import evaluate as run
 
+    beams = 1 if decode is Decode.GREEDY else beam
     options = EvaluationOptions(
         split=split,
         compare=compare,
@@ -55,7 +59,8 @@ def evaluate(
         protocol=protocol,
         device=device,
         batch_size=batch_size,
-        beams=beam,
+        beams=beams,
+        max_words=max_words,
         seed=seed,
         meteor=meteor,
     )
@@ -69,7 +74,8 @@ def evaluate(
                 device=device,
                 model_options=parse_options(model_option),
                 batch_size=batch_size,
-                beams=beam,
+                beams=beams,
+                max_words=max_words,
                 advance=lambda done: bar.advance(task, done),
             )
 

@@ -95,13 +95,13 @@ def import_weights(
     system: Annotated[
         str | None, typer.Option(help="FILE is a published checkpoint of this system: duda, scorer-cbr, ...")
     ] = None,
-    words: Annotated[Path | None, typer.Option(help="With --system: JSON that numbers its words.")] = None,
-    resnet: Annotated[str | None, typer.Option(help="With --system: folder or hub name of its ResNet.")] = None,
+    words: Annotated[Path | None, typer.Option(help="The dictionary of --system or IDC-PCL.")] = None,
+    resnet: Annotated[str | None, typer.Option(help="The ResNet of --system or IDC-PCL: a folder or name.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the model that --out holds.")] = False,
     device: Annotated[str | None, typer.Option(help="Try the new folder once on auto, cpu, cuda or cuda:N.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON.")] = False,
 ) -> None:
-    """Turn CLIP weights, or a published checkpoint of CLIP4IDC or of a baseline system, into a model folder."""
+    """Turn CLIP weights, or a published checkpoint (CLIP4IDC, IDC-PCL, a baseline system), into a model folder."""
     from spotchange.models.weights.folder import check_replaceable
 
     check_replaceable(out, force=force)
@@ -119,12 +119,16 @@ def import_weights(
         whole = size or (224, 224)
         imported = import_baseline(Path(source), system=system, words=words, resnet=resnet, image_size=whole)
     else:
-        imported = import_model(source, activation=activation, n_inter=n_inter, image_size=size, resize=resize)
+        imported = import_model(
+            source, activation=activation, n_inter=n_inter, image_size=size, resize=resize, words=words, resnet=resnet
+        )
     save_imported(imported, out)
     captions = system is not None or imported.settings.captioner is not None
     if device is not None:
         _try(out, device)
     can = "captions" if captions else "ranks captions; train a caption stage on top"
+    if imported.settings.vision.backbone == "features":
+        can = "captions from grid features; give --resnet for pictures"
     notes().print(f"imported: {can}", markup=False)
     _print_written(out, as_json, captions=captions)
 
@@ -197,7 +201,7 @@ app.command(epilog="Example: spotchange models export out/small/caption/best --o
 
 def _in_words(settings: ModelSettings) -> tuple[str, str, str, str]:
     vision, captioner = settings.vision, settings.captioner
-    eyes = "resnet" if vision.backbone == "resnet" else f"ViT {vision.width}/{vision.patch}"
+    eyes = vision.backbone if vision.backbone != "vit" else f"ViT {vision.width}/{vision.patch}"
     speaks = "-"
     if captioner is not None:
         speaks = f"{captioner.encoder_layers} + {captioner.decoder_layers} x {captioner.width}"

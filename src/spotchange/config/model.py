@@ -40,8 +40,9 @@ Architecture = Literal["clip4idc", "clip", "clip-ft", "ft1", "ft2", "conventiona
 class VisionSettings(Settings):
     """The pair encoder."""
 
-    backbone: Literal["vit", "resnet", "efficientnet-lite0"] = "vit"
-    """What sees one picture: a vision transformer, or a grid network with inter layers on top."""
+    backbone: Literal["vit", "resnet", "efficientnet-lite0", "features"] = "vit"
+    """What sees one picture: a vision transformer, or a grid network with inter layers on top. features: nothing, the
+    model reads grid features made elsewhere (IDC-PCL as published, imported without its network)."""
     image_size: tuple[Side, Side] = (224, 224)
     """Height and width of the pictures the model sees, in pixels."""
     stem: Literal["clip", "conv"] = "clip"
@@ -95,7 +96,7 @@ class VisionSettings(Settings):
     def grid(self) -> tuple[int, int]:
         """Rows and columns of patches (or of the grid network's cells) in one picture."""
         height, width = self.image_size
-        if self.backbone == "resnet":
+        if self.backbone in ("resnet", "features"):
             stride = 2 ** (self.resnet_stage + 1)
             return -(-height // stride), -(-width // stride)
         if self.backbone == "efficientnet-lite0":
@@ -160,6 +161,17 @@ class DifferenceSettings(Settings):
     """Layers that see the cells of both."""
 
 
+class PclSettings(Settings):
+    """Where IDC-PCL may leave the published program; the defaults are the program's. Read by idc-pcl only."""
+
+    blocks: Literal["pre-norm", "post-norm"] = "pre-norm"
+    """pre-norm: the published blocks; post-norm: BERT's, with its random start."""
+    standardise: bool = False
+    """Give every channel of the grid features mean 0 and deviation 1 over the batch."""
+    see_padding: bool = True
+    """Pre-training looks at padding, as published; false: nobody does."""
+
+
 class BaselineSettings(Settings):
     """One of the published systems that `models/baselines` rebuilds."""
 
@@ -172,12 +184,17 @@ class BaselineSettings(Settings):
 
 
 class HeadSettings(Settings):
-    """Answers beside the sentence; published checkpoints have none."""
+    """Answers beside the sentence, and what only training reads."""
 
     change: bool = False
     """Say the kind of change, "none" among them."""
     patch_change: bool = False
     """Say for every patch whether it belongs to the change; without it the heat map is class-token attention."""
+    pretraining: bool = False
+    """IDC-PCL's heads of pre-training: masked cells (needed by the task mvcl), and the published matching head, which
+    no published recipe trains."""
+    classes: int | None = Field(default=None, ge=2)
+    """IDC-PCL's heads for classification data: how many classes there are; null: no such heads."""
     change_types: tuple[str, ...] = ("none", "color", "texture", "add", "drop", "move")
     """Kinds of change, "none" first."""
     nouns: int = Field(default=0, ge=0, le=1_000_000)
@@ -200,6 +217,10 @@ class VocabularySettings(Settings):
     begin: int = 49406
     end: int = 49407
     pad: int = 0
+    mask: int | None = None
+    """[MASK]; null: the tokenizer has none, and idc-pcl adds a row of its own for it."""
+    class_mark: int | None = None
+    """[CLS], likewise."""
 
 
 class ModelSettings(Settings):
@@ -214,6 +235,7 @@ class ModelSettings(Settings):
     transformer."""
     difference: DifferenceSettings = DifferenceSettings()
     """Read by idc-pcl only."""
+    pcl: PclSettings = PclSettings()
     baseline: BaselineSettings | None = None
     """Read by baseline only, which needs it."""
     heads: HeadSettings = HeadSettings()
@@ -306,8 +328,13 @@ PRESETS: dict[str, dict[str, Any]] = {
         "vision": {"backbone": "resnet", "layers": 0, "freeze_backbone": True},
         "text": {"encoder": False},
     },
-    # As the paper has it for CLEVR-Change: a frozen ResNet-101's grid, 3 cross-modal layers (2 for birds).
+    # As published for CLEVR-Change: a frozen ResNet-101's grid, 3 cross-modal layers (2 for birds), the judge.
     "idc-pcl": _merged(_IDC_PCL, {"vision": {"resnet_depths": [3, 4, 23, 3]}}),
+    # What its pre-training trains: other heads.
+    "idc-pcl-pretrain": _merged(
+        _IDC_PCL,
+        {"vision": {"resnet_depths": [3, 4, 23, 3]}, "heads": {"change": False, "pretraining": True}},
+    ),
     # The same on ResNet-50.
     "idc-pcl-resnet50": _IDC_PCL,
     # On CLIP's own eyes: patches of ViT-B/32 after the pictures met.

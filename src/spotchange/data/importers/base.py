@@ -37,6 +37,7 @@ class SourcePair:
     before: Path
     after: Path
     captions: tuple[str, ...]
+    """None at all: the pair stands apart, nothing is learnt from it, and some protocols count it."""
     change_type: str | None = None
     scene_id: int | str | None = None
     before_boxes: tuple[PixelBox, ...] | None = None

@@ -178,6 +178,7 @@ class Feeding:
             max_words=self.max_words,
             grid=self.grid,
             protocol=settings.protocol,
+            unit=settings.unit if shuffle else "pairs",
             device=self.device,
         )
 
@@ -189,6 +190,7 @@ class Feeding:
             max_words=self.max_words,
             pad=self.start.settings.vocabulary.pad,
             batch=pairs,
+            unit=settings.unit,
             seed=self.recipe.seed,
             rank=self.rank,
             world_size=self.processes,
