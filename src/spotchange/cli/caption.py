@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from spotchange.cli.model_options import MODEL_HELP, ModelOptions, parse_options
+from spotchange.cli.model_options import MODEL_HELP, ModelOptions, Runtime, parse_options
 from spotchange.cli.output import notes, print_json, print_line, progress
 from spotchange.errors import InputError
 from spotchange.results import Box
@@ -33,6 +33,7 @@ def caption(
     ignore: Annotated[list[str] | None, typer.Option(help="Leave out the rectangle x,y,w,h; may be repeated.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     threads: Annotated[int | None, typer.Option(min=1, help="CPU threads to use.")] = None,
+    runtime: Runtime = "auto",
     batch_size: Annotated[int, typer.Option(min=1, help="Pairs computed together.")] = BATCH_SIZE,
     fail_on_change: Annotated[bool, typer.Option("--fail-on-change", help="Exit with 1 if something changed.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace what --out holds; every pair is looked at.")] = False,
@@ -55,7 +56,7 @@ def caption(
     from spotchange.answering import CaptionOptions, load
 
     options = CaptionOptions(beams=beam, threshold=threshold, ignore=boxes)
-    captioner = load(model, device=device, threads=threads, model_options=parse_options(model_option))
+    captioner = load(model, device=device, threads=threads, runtime=runtime, model_options=parse_options(model_option))
     if many:
         results = _caption_many(captioner, named, out, options, batch_size, force=force)
     else:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from spotchange.cli.model_options import MODEL_HELP, ModelOptions, parse_options
+from spotchange.cli.model_options import MODEL_HELP, ModelOptions, Runtime, parse_options
 from spotchange.cli.output import notes, print_json, progress, show_tables, tables
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ def evaluate(
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first N pairs.")] = None,
     model_option: ModelOptions = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    runtime: Runtime = "auto",
     batch_size: Annotated[int, typer.Option(min=1, help="Pairs computed together.")] = 16,
     beam: Annotated[int, typer.Option(min=1, max=32, help="Sentences kept while searching.")] = 3,
     meteor: Annotated[bool, typer.Option("--meteor/--no-meteor", help="METEOR takes the longest by far.")] = True,
@@ -46,6 +47,8 @@ def evaluate(
     from spotchange.evaluation.run import EvaluationOptions
     from spotchange.evaluation.run import evaluate as run
 
+    if retrieval and runtime == "auto":
+        runtime = "torch"  # graphs are exported for captions only
     options = EvaluationOptions(
         split=split,
         compare=compare,
@@ -54,6 +57,7 @@ def evaluate(
         limit=limit,
         protocol=protocol,
         device=device,
+        runtime=runtime,
         batch_size=batch_size,
         beams=beam,
         seed=seed,
@@ -67,6 +71,7 @@ def evaluate(
                 name,
                 rows,
                 device=device,
+                runtime=runtime,
                 model_options=parse_options(model_option),
                 batch_size=batch_size,
                 beams=beam,

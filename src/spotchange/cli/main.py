@@ -15,6 +15,7 @@ from spotchange.cli.ablate import ablate
 from spotchange.cli.caption import caption
 from spotchange.cli.compare import compare
 from spotchange.cli.evaluate import evaluate
+from spotchange.cli.extras import missing_extra
 from spotchange.cli.generate import generate
 from spotchange.cli.leaderboard import leaderboard
 from spotchange.cli.output import print_error, print_line
@@ -73,9 +74,21 @@ def main() -> None:
     except SpotchangeError as error:
         print_error(error)
         sys.exit(2)
+    except ModuleNotFoundError as error:
+        missing = missing_extra(error, " ".join(_verb(sys.argv[1:])))
+        if missing is None:
+            raise
+        print_error(missing)
+        sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:
         # The reader went away (`| head`); the interpreter must not complain while it flushes stdout at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+
+
+def _verb(arguments: list[str]) -> list[str]:
+    """The words of the command line that name what was asked for: `train`, `data cache`."""
+    groups = {group.__name__.rpartition(".")[2] for group in (data, models, config)}
+    return arguments[: 2 if arguments and arguments[0] in groups else 1]

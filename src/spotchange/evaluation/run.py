@@ -36,6 +36,7 @@ class EvaluationOptions:
     protocol: str | None = None
     """How the set's papers make references of its sentences (see `data.protocols`); None: each as it stands."""
     device: str = "auto"
+    runtime: str = "auto"
     batch_size: int = 16
     beams: int = 3
     seed: int = 0
@@ -152,7 +153,14 @@ def _constant(data_set: Path, split: str, rows: Sequence[Row], protocol: Protoco
 
 def _answerer(options: EvaluationOptions) -> Callable[[str, Sequence[Row]], SystemOutputs]:
     def answer(name: str, rows: Sequence[Row]) -> SystemOutputs:
-        return outputs_of(name, rows, device=options.device, batch_size=options.batch_size, beams=options.beams)
+        return outputs_of(
+            name,
+            rows,
+            device=options.device,
+            runtime=options.runtime,
+            batch_size=options.batch_size,
+            beams=options.beams,
+        )
 
     return answer
 
