@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from spotchange.errors import SpotchangeError
     from spotchange.results import CaptionResult, Region
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = ["CaptionOptions", "CaptionResult", "Captioner", "Region", "SpotchangeError", "__version__", "load"]
 
 # Resolved on first use, so that `import spotchange` and the command line's help stay instant.

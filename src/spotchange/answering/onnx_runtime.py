@@ -121,7 +121,7 @@ def open_session(path: Path, threads: int | None) -> Session:
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads or usable_cores()
-    options.log_severity_level = 3  # its warnings are about what it optimised
+    options.log_severity_level = 4  # what goes wrong is told in one line by us
     try:
         return onnxruntime.InferenceSession(os.fspath(path), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime's errors share no base
