@@ -14,13 +14,15 @@ import torch
 from PIL import Image
 from tokenizers import Tokenizer
 
-from spotchange.answering.onnx_runtime import OnnxRuntime
+from spotchange.answering.choose_runtime import start_runtime
+from spotchange.answering.runtime import ModelRuntime
 from spotchange.answering.torch_runtime import TorchRuntime
 from spotchange.config.model import ModelSettings
 from spotchange.errors import ModelError
 from spotchange.language.vocabulary import build_tokenizer
 from spotchange.models.build import build_model, preprocessor_for
-from spotchange.models.export.manifest import DECODER_STEP, ENCODER, MANIFEST, OnnxManifest
+from spotchange.models.export.layout import DECODER_STEP, ENCODER, MANIFEST
+from spotchange.models.export.manifest import OnnxManifest
 from spotchange.models.export.write import export_onnx
 from spotchange.models.interface import DecodingOptions
 from spotchange.models.weights.folder import load_model, save_model
@@ -92,9 +94,14 @@ def images(count: int, seed: int = 0) -> list[Image.Image]:
     return [Image.fromarray(generator.integers(0, 256, (40, 56, 3), dtype=np.uint8)) for _ in range(count)]
 
 
+def open_runtime(folder: Path) -> ModelRuntime:
+    """The folder's export on onnxruntime."""
+    return start_runtime(folder, runtime="onnx", device="cpu", threads=1)()
+
+
 def assert_same_answers(folder: Path) -> None:
     """Both runtimes, one pair and several, greedy and beam, with and without penalties."""
-    ours, theirs = OnnxRuntime(folder, threads=1), TorchRuntime(load_model(folder))
+    ours, theirs = open_runtime(folder), TorchRuntime(load_model(folder))
     assert ours.card == theirs.card
     for pairs in (1, 3):
         before, after = images(pairs, 1), images(pairs, 2)
@@ -162,7 +169,7 @@ def test_a_flipped_byte_is_refused(copy: Path, name: str) -> None:
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
     with pytest.raises(ModelError, match="is damaged: its checksum is not the one in onnx"):
-        OnnxRuntime(copy)
+        open_runtime(copy)
 
 
 @pytest.mark.slow
@@ -172,7 +179,7 @@ def test_what_is_missing_or_contradictory_is_refused_in_one_line(copy: Path) -> 
     def refused(match: str, **changes: Any) -> None:
         (copy / MANIFEST).write_text(json.dumps(manifest | changes))
         with pytest.raises(ModelError, match=match) as caught:
-            OnnxRuntime(copy)
+            open_runtime(copy)
         assert "\n" not in caught.value.message
 
     refused("features has shape", features=7)
@@ -183,11 +190,11 @@ def test_what_is_missing_or_contradictory_is_refused_in_one_line(copy: Path) -> 
     refused("onnx.json is not valid", opset="new")
     (copy / MANIFEST).write_text("{")
     with pytest.raises(ModelError, match="not valid JSON"):
-        OnnxRuntime(copy)
+        open_runtime(copy)
     (copy / MANIFEST).write_text(json.dumps(manifest))
     (copy / ENCODER).unlink()
     with pytest.raises(ModelError, match=r"has no encoder\.onnx"):
-        OnnxRuntime(copy)
+        open_runtime(copy)
 
 
 def test_a_model_without_a_captioner_is_refused_before_anything_is_written(tmp_path: Path) -> None:
@@ -207,7 +214,7 @@ def test_int8_stays_near_and_carries_its_own_weights(copy: Path) -> None:
     assert manifest.precision == "int8"
     operators = {node.op_type for node in onnx.load(str(copy / ENCODER)).graph.node}
     assert "MatMulInteger" in operators
-    ours, theirs = OnnxRuntime(copy, threads=1), TorchRuntime(load_model(copy))
+    ours, theirs = open_runtime(copy), TorchRuntime(load_model(copy))
     before, after = images(2, 1), images(2, 2)
     mine, reference = ours.encode(before, after), theirs.encode(before, after)
     assert 1e-5 < np.abs(mine.heat - reference.heat).max() < 0.3

@@ -17,7 +17,8 @@ from torch import Tensor, nn
 from spotchange.errors import MissingExtraError, ModelError
 from spotchange.files import atomic_path
 from spotchange.models.export.graphs import PairGraph, StepGraph, graphs_of, longest_sentence, past_shapes
-from spotchange.models.export.manifest import DECODER_STEP, ENCODER, Layer, OnnxManifest
+from spotchange.models.export.layout import DECODER_STEP, ENCODER
+from spotchange.models.export.manifest import Layer, OnnxManifest
 from spotchange.models.weights.description import sha256
 from spotchange.models.weights.folder import load_model
 
