@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from spotchange.cli.align import align
-from spotchange.cli.calibrate import calibrate, export
+from spotchange.cli.calibrate import calibrate
+from spotchange.cli.export import export
 from spotchange.cli.help import PlainGroup
 from spotchange.cli.output import notes, print_json, print_line, tables
 from spotchange.errors import InputError
