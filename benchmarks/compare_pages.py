@@ -157,7 +157,8 @@ def main() -> None:
     for kind, rows in by_kind.items():
         kinds = Counter(row["findings"][0][0] if row["findings"] else "none" for row in rows if not row["kind_right"])
         print(
-            f"  {kind:15} kind {share([r['kind_right'] for r in rows])}  box {share([r['iou'] >= 0.7 for r in rows if r['boxed']])}"
+            f"  {kind:15} kind {share([r['kind_right'] for r in rows])}"
+            f"  box {share([r['iou'] >= 0.7 for r in rows if r['boxed']])}"
             f"  findings {np.mean([len(r['findings']) for r in rows]):.1f}  wrong: {dict(kinds)}"
         )
     if options.details:
