@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import torch
 
-from spotchange.training.sources.base import ChangedBatches, MixedBatches
+from spotchange.training.sources.changed import ChangedBatches
+from spotchange.training.sources.mixture import MixedBatches
 
 
 class Labelled:

@@ -192,3 +192,13 @@ def _check_files_exist(row: Row) -> None:
     for path in (row.before_path, row.after_path, row.mask_path):
         if path is not None and not path.is_file():
             raise DataError(f"row {row.id!r}: {path} does not exist")
+
+
+def numbered_classes(path: str | os.PathLike[str], split: str) -> list[int]:
+    """Every row's class; numbers from 0 on, whatever the set calls its classes."""
+    found = [row.extra.get("class_id") for row in read_rows(path, split, check_files=False)]
+    named = [each for each in found if isinstance(each, int)]
+    if len(named) < len(found):
+        raise DataError(f"{path} has rows without a column class_id", hint="it cannot serve for classes")
+    known = {each: number for number, each in enumerate(sorted(set(named)))}
+    return [known[each] for each in named]

@@ -27,7 +27,7 @@ from spotchange.training.optimizers import build_optimizer, set_rates
 from spotchange.training.randomness import random_state, restore_random_state
 from spotchange.training.schedules import rate_factor
 from spotchange.training.selection import Selection
-from spotchange.training.sources.base import BatchSource
+from spotchange.training.sources.interface import Batches
 from spotchange.training.stopping import StopRequest
 from spotchange.training.validation import Validator
 
@@ -35,7 +35,7 @@ CAPTIONS = "captions.jsonl"
 
 
 class Trainer:
-    """One stage of training; everything it needs comes ready-made from `training.setup`."""
+    """One stage of training; everything it needs comes ready-made from `training/run.py`."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Trainer:
         *,
         accelerator: Accelerator,
         objective: Objective,
-        source: BatchSource,
+        source: Batches,
         validator: Validator | None,
         save_model: Callable[[Path], None],
         out: Path,

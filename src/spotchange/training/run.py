@@ -18,8 +18,8 @@ from spotchange.training.loop import Trainer
 from spotchange.training.objectives.base import Objective
 from spotchange.training.objectives.build import build_objective
 from spotchange.training.randomness import seed_everything
-from spotchange.training.sources.build import Feeding
-from spotchange.training.sources.held_out import held_out
+from spotchange.training.sources.build import held_out_pairs, run_context, training_batches
+from spotchange.training.sources.interface import HeldOut
 from spotchange.training.start import Start, start_model
 from spotchange.training.stopping import StopRequest
 from spotchange.training.validation import Validator
@@ -49,14 +49,14 @@ def prepare(recipe: Recipe, *, out: Path, device: str = "auto", validate: bool =
     torch.compiler.reset()  # graphs of an earlier run in this process would count against this one's limit
     seed_everything(recipe.seed, 0)  # every process begins with the same weights
     start = start_model(recipe)
-    feeding = Feeding(
-        recipe=recipe,
-        start=start,
+    run = run_context(
+        recipe,
+        start,
         device=accelerator.device,
         rank=accelerator.process_index,
         processes=accelerator.num_processes,
     )
-    source = feeding.training()
+    source = training_batches(recipe, run)
     objective = build_objective(
         start.model,
         recipe.stage.objective,
@@ -75,7 +75,7 @@ def prepare(recipe: Recipe, *, out: Path, device: str = "auto", validate: bool =
         accelerator=accelerator,
         objective=objective,
         source=source,
-        validator=_validator(feeding, start, recipe) if validate else None,
+        validator=_validator(held_out_pairs(recipe, run), start, recipe) if validate else None,
         save_model=lambda folder: _save(folder, objective, start, recipe),
         out=out,
     )
@@ -97,8 +97,7 @@ def _tune_for_cuda(objective: Objective) -> None:
     objective.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
 
-def _validator(feeding: Feeding, start: Start, recipe: Recipe) -> Validator | None:
-    pairs = held_out(feeding)
+def _validator(pairs: HeldOut | None, start: Start, recipe: Recipe) -> Validator | None:
     if pairs is None:
         return None
     # A model folder's own way from ids to text, so that validation reads what users will read.

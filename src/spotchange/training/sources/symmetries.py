@@ -90,7 +90,12 @@ def mirror_and_turn(batch: PairBatch, words: PlaceWords, *, grid: tuple[int, int
     moved_picture = moved_cells if as_cells else moved
     ids = torch.where(across[:, None], words.across[batch.caption_ids], batch.caption_ids)
     ids = torch.where(upright[:, None], words.upright[ids], ids)
-    changed = {"before": moved_picture(batch.before), "after": moved_picture(batch.after), "caption_ids": ids}
+    changed = {
+        "before": moved_picture(batch.before),
+        "after": moved_picture(batch.after),
+        "caption_ids": ids,
+        "caption_place": None,  # the caption is no longer the set's
+    }
     if batch.change_mask is not None:
         changed["change_mask"] = moved(batch.change_mask.unflatten(-1, grid)).flatten(-2)
     if batch.patch_attributes is not None:

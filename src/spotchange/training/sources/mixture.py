@@ -1,0 +1,58 @@
+"""Several sources in turn, drawn by weight."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import torch
+
+from spotchange.training.sources.interface import Batches, HeldOut, NoNegatives, RunContext, Source
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mixture(NoNegatives):
+    """Whole batches from several sources in turn; the first one has the held-out pairs."""
+
+    sources: Sequence[Source]
+    weights: Sequence[float] | None = None
+
+    def captions(self) -> Iterator[str]:
+        return chain.from_iterable(source.captions() for source in self.sources)
+
+    def batches(self, run: RunContext, pairs: int) -> MixedBatches:
+        return MixedBatches([source.batches(run, pairs) for source in self.sources], self.weights, seed=run.seed)
+
+    def held_out(self, run: RunContext, *, pairs: int, at_once: int) -> HeldOut | None:
+        return self.sources[0].held_out(run, pairs=pairs, at_once=at_once)
+
+
+class MixedBatches:
+    """A whole batch from one of several sources at a time, drawn by weight."""
+
+    def __init__(self, sources: Sequence[Batches], weights: Sequence[float] | None, *, seed: int) -> None:
+        self.sources = list(sources)
+        self.paired = all(source.paired for source in sources)
+        self.shares_before = all(source.shares_before for source in sources)
+        self._weights = torch.tensor(weights or [1.0] * len(self.sources), dtype=torch.float64)
+        self._generator = torch.Generator().manual_seed(seed)
+
+    def next_batch(self) -> Any:
+        """The next batch of whichever source is drawn."""
+        chosen = int(torch.multinomial(self._weights, 1, generator=self._generator))
+        return self.sources[chosen].next_batch()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Every source's state and the draw's own."""
+        return {
+            "sources": [source.state_dict() for source in self.sources],
+            "draw": self._generator.get_state(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from `state_dict`."""
+        for source, saved in zip(self.sources, state["sources"], strict=True):
+            source.load_state_dict(saved)
+        self._generator.set_state(state["draw"])
