@@ -10,7 +10,6 @@ from typing import Any
 
 __all__ = [
     "SceneStream",
-    "StreamBatch",
     "World",
     "generate_split",
     "visible_pixels",
@@ -18,7 +17,6 @@ __all__ = [
 
 _HOMES = {
     "SceneStream": "stream",
-    "StreamBatch": "stream",
     "World": "sampler",
     "generate_split": "dataset",
     "visible_pixels": "rendering.renderer",

@@ -90,14 +90,9 @@ def mirror_and_turn(batch: PairBatch, words: PlaceWords, *, grid: tuple[int, int
     moved_picture = moved_cells if as_cells else moved
     ids = torch.where(across[:, None], words.across[batch.caption_ids], batch.caption_ids)
     ids = torch.where(upright[:, None], words.upright[ids], ids)
-    changed = {
-        "before": moved_picture(batch.before),
-        "after": moved_picture(batch.after),
-        "caption_ids": ids,
-        "caption_place": None,  # the caption is no longer the set's
-    }
+    changed = {"before": moved_picture(batch.before), "after": moved_picture(batch.after), "caption_ids": ids}
     if batch.change_mask is not None:
         changed["change_mask"] = moved(batch.change_mask.unflatten(-1, grid)).flatten(-2)
     if batch.patch_attributes is not None:
         changed["patch_attributes"] = moved_cells(batch.patch_attributes)
-    return replace(batch, **changed)
+    return replace(batch, **changed, caption_place=None)  # a mirrored caption is none of the set's
