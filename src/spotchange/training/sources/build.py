@@ -23,19 +23,18 @@ from spotchange.data.caches.features import FACTS, read_facts
 from spotchange.errors import ConfigError
 from spotchange.everyday.kinds import SHARES
 from spotchange.pairs import PairBatch
-from spotchange.training.sources.augment import augment
-from spotchange.training.sources.changed import Augmented
+from spotchange.training.augmentation.augment import augment
+from spotchange.training.augmentation.symmetries import PlaceWords, mirror_and_turn
 from spotchange.training.sources.classes import ImageClasses, classes_of_features, classes_of_folder
+from spotchange.training.sources.combined import Augmented, Mixture
 from spotchange.training.sources.everyday import EverydayPairs
 from spotchange.training.sources.extraction import Eyes, scene_features
 from spotchange.training.sources.features import FeatureFolder
 from spotchange.training.sources.folder import ImageFolder
 from spotchange.training.sources.interface import Batches, HeldOut, RunContext, Source
 from spotchange.training.sources.kept_scenes import KeptScenes
-from spotchange.training.sources.mixture import Mixture
 from spotchange.training.sources.pictures import ImageTexts
 from spotchange.training.sources.scenes import LiveScenes
-from spotchange.training.sources.symmetries import PlaceWords, mirror_and_turn
 from spotchange.training.sources.tasks import PretrainingTasks
 
 if TYPE_CHECKING:
@@ -89,6 +88,11 @@ def training_source(recipe: Recipe) -> Source:
 def pairs_of(data: AnySettings, *, for_validation: bool = False) -> Source:
     """The data as they are; `for_validation` says that they were named for it, so that their own pairs are meant."""
     return _mixed(data, partial(_pairs, for_validation=for_validation))
+
+
+def scenes_of(data: AnySettings) -> StreamSource:
+    """The generated scenes that the data are, else those of the benchmark."""
+    return data if isinstance(data, StreamSource) else StreamSource(kind="stream")
 
 
 def _mixed(data: AnySettings, leaf: Callable[[PlainSettings], Source]) -> Source:

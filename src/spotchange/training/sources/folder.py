@@ -19,7 +19,7 @@ from spotchange.data.negatives.retrieval import NegativeWriter
 from spotchange.data.protocols import get_protocol
 from spotchange.errors import ConfigError, DataError
 from spotchange.pairs import PairBatch
-from spotchange.training.sources.changed import ChangedBatches
+from spotchange.training.sources.combined import ChangedBatches
 from spotchange.training.sources.interface import HeldOut, Negatives, RunContext
 from spotchange.training.sources.memory import fits_on
 from spotchange.training.sources.negatives import WrittenNegatives

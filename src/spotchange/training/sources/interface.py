@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
@@ -52,6 +53,7 @@ class RunContext:
         """Captions to the model's ids and back."""
         return CaptionCoder(self.start.tokenizer, max_words=self.max_words)
 
+    @cached_property
     def scene_words(self) -> WordTable | None:
         """Scene words into the model's; None where they are the same and all fit."""
         vocabulary = self.start.settings.vocabulary

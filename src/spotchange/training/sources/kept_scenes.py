@@ -96,7 +96,7 @@ class KeptBatches:
     def __init__(self, scenes: dict[str, Tensor], run: RunContext, *, pairs: int) -> None:
         check_even(pairs)
         self._device: torch.device = run.device
-        self._words: WordTable | None = run.scene_words()
+        self._words: WordTable | None = run.scene_words
         near = fits_on(run.device, sum(value.nbytes for value in scenes.values()))
         self._scenes = {name: value.to(run.device) for name, value in scenes.items()} if near else scenes
         self._place = run.device if near else torch.device("cpu")

@@ -73,7 +73,7 @@ class ImageTexts(NoNegatives):
             change_type=torch.full((len(scenes),), -1, device=images.device),
             scene_id=as_tensors(scenes).scene_id,
         )
-        words = run.scene_words()
+        words = run.scene_words
         return batch if words is None else words.translate(batch)
 
 

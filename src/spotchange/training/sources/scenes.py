@@ -43,7 +43,7 @@ class LiveScenes:
         return ()
 
     def batches(self, run: RunContext, pairs: int) -> SceneBatches:
-        return SceneBatches(self.stream(run, pairs), run.scene_words())
+        return SceneBatches(self.stream(run, pairs), run.scene_words)
 
     def held_out(self, run: RunContext, *, pairs: int, at_once: int) -> HeldOut:
         """Scenes of the world's validation split, the same ones in every process."""
@@ -52,7 +52,7 @@ class LiveScenes:
     def negatives(self, run: RunContext, counts: tuple[int, int, int], *, mirrored: bool = False) -> Negatives:
         """In ids, on the device, where the model has the scenes' own words; other tokens are written."""
         captions = self.sentences(run)
-        if run.scene_words() is None:
+        if run.scene_words is None:
             return SceneNegatives(captions, counts=counts)
         return WrittenNegatives(NegativeWriter(captions_text(captions), counts=counts), run.coder())
 
@@ -123,7 +123,7 @@ class SceneBatches:
 
 def told(drawn: dict[str, Any], run: RunContext) -> HeldOut:
     """Held-out scenes on the device, in the model's words."""
-    words = run.scene_words()
+    words = run.scene_words
     batches = [PairBatch(**each).to(run.device) for each in drawn["batches"]]
     return HeldOut(
         batches=batches if words is None else [words.translate(batch) for batch in batches],

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import torch
 
-from spotchange.training.sources.changed import ChangedBatches
-from spotchange.training.sources.mixture import MixedBatches
+from spotchange.training.sources.combined import ChangedBatches, MixedBatches
 
 
 class Labelled:
