@@ -38,7 +38,7 @@ def rows_equal(left: PairBatch, right: PairBatch) -> bool:
 def test_a_batch_has_the_shapes_training_reads(batch: PairBatch) -> None:
     rows, words = batch.caption_ids.shape
     assert rows == 40
-    shapes = {name: (tuple(value.shape), value.dtype) for name, value in vars(batch).items()}
+    shapes = {name: (tuple(value.shape), value.dtype) for name, value in tensors(batch).items()}
     assert shapes == {
         "before": ((40, 3, 48, 48), torch.uint8),
         "after": ((40, 3, 48, 48), torch.uint8),

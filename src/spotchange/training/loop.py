@@ -16,9 +16,9 @@ from torch import Tensor
 
 from spotchange.config.training import Recipe
 from spotchange.errors import ConfigError, ModelError
-from spotchange.files import write_text
+from spotchange.files import recover_folder, write_text
 from spotchange.training import distributed
-from spotchange.training.checkpoints import BEST, LAST, load_state, recover, replace_folder, save_state
+from spotchange.training.checkpoints import BEST, LAST, load_state, replace_folder, save_state
 from spotchange.training.compilation import compile_regions
 from spotchange.training.ema import WeightAverage
 from spotchange.training.log import RunLog
@@ -66,8 +66,8 @@ class Trainer:
 
     def run(self, *, resume: bool, stop: StopRequest) -> dict[str, Any]:
         """Train until the plan is done or `stop` says so; returns where the run stands."""
-        recover(self.out / LAST)
-        recover(self.out / BEST)
+        recover_folder(self.out / LAST)
+        recover_folder(self.out / BEST)
         if resume:
             self._restore(load_state(self.out / LAST))
         log = RunLog(

@@ -11,9 +11,10 @@ from safetensors.torch import load_file, save_file
 
 from spotchange.config.training import Recipe
 from spotchange.errors import ConfigError, InputError
+from spotchange.files import recover_folder
 from spotchange.models.clip4idc import Clip4idc
 from spotchange.models.weights.folder import LoadedModel, save_model
-from spotchange.training.checkpoints import LAST, recover
+from spotchange.training.checkpoints import LAST
 from spotchange.training.loop import Trainer
 from spotchange.training.objectives.base import Objective
 from spotchange.training.objectives.build import build_objective
@@ -31,7 +32,7 @@ def run_stage(
     recipe: Recipe, *, out: Path, resume: bool = False, stop: StopRequest | None = None, device: str = "auto"
 ) -> dict[str, Any] | None:
     """Train as `recipe` says and return where the run stands; None in all processes but the first."""
-    recover(out / LAST)
+    recover_folder(out / LAST)
     if not resume and (out / LAST).exists():
         raise InputError(f"{out} already holds a run", hint="--resume goes on with it; or give another --out")
     if resume and not (out / LAST).exists():
