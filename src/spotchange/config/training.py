@@ -51,7 +51,7 @@ class StageSettings(Settings):
     """What is trained for, how long and on how much at a time."""
 
     objective: Objective
-    """What this stage optimises: `kind` is dense, picture-text, adapt or caption, the rest belongs to that kind."""
+    """What this stage optimises: `kind` is one of those in `config/objectives.py`, the rest belongs to it."""
     steps: int = Field(ge=1)
     """Optimizer updates planned; the schedule spans them, over however many commands."""
     max_minutes: float | None = Field(default=None, gt=0)

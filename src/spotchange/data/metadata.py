@@ -12,7 +12,6 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from spotchange.errors import DataError
 from spotchange.files import atomic_path
@@ -25,7 +24,6 @@ __all__ = [
     "Row",
     "RowProblem",
     "RowReader",
-    "append_rows",
     "list_splits",
     "parse_row",
     "read_manifest",
@@ -152,40 +150,6 @@ def write_rows(path: str | os.PathLike[str], rows: Iterable[Row]) -> int:
             lines.write(json.dumps(row.to_dict(), ensure_ascii=False) + "\n")
             count += 1
     return count
-
-
-def append_rows(path: str | os.PathLike[str], rows: Iterable[Row]) -> int:
-    """Add `rows` at the end of a metadata file in one write; returns how many.
-
-    For long jobs that go on where they stopped. A line cut short by a crash is dropped first.
-    """
-    path = Path(path)
-    text = [json.dumps(row.to_dict(), ensure_ascii=False) + "\n" for row in rows]
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("ab+") as lines:
-            _drop_cut_line(lines)
-            lines.write("".join(text).encode())
-            lines.flush()
-            os.fsync(lines.fileno())
-    except OSError as error:
-        raise DataError(f"cannot write {path}: {error.strerror or error}") from error
-    return len(text)
-
-
-def _drop_cut_line(lines: Any) -> None:
-    end = lines.seek(0, os.SEEK_END)
-    position = end
-    while position > 0:
-        start = max(0, position - 65536)
-        lines.seek(start)
-        block = lines.read(position - start)
-        newline = block.rfind(b"\n")
-        if newline >= 0:
-            lines.truncate(start + newline + 1)
-            return
-        position = start
-    lines.truncate(0)
 
 
 def _check_files_exist(row: Row) -> None:

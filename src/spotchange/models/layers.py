@@ -72,11 +72,6 @@ class KeyValueCache:
         self.keys.copy_(self.keys[rows])
         self.values.copy_(self.values[rows])
 
-    def clear(self) -> None:
-        """Forget all words."""
-        self.keys.zero_()
-        self.values.zero_()
-
 
 def split_heads(x: Tensor, heads: int) -> Tensor:
     """(rows, tokens, width) -> (rows, heads, tokens, head width)."""
