@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from spotchange.config.base import read_yaml
 from spotchange.config.scenes import DatasetPlan
 from spotchange.errors import InputError
 from spotchange.files import write_bytes
 from spotchange.language.writer import captions_text, write_captions
+from spotchange.pairs import parse_row
 from spotchange.scene import SceneBatch
 from spotchange.scenes.changes import scene_json
 from spotchange.scenes.export import (
@@ -123,9 +123,9 @@ class SplitFolder:
         for scene in range(len(batch)):
             name = scene_name(int(batch.scene_id[scene]))
             pair = scene_rows(batch, scene, object_boxes(ids[scene]), captions[scene], masks=self.plan.masks)
-            rows += pair
+            rows += [row.to_dict() for row in pair]
             scenes.append(scene_json(batch, scene, name))
-            self.done[name] = pair[0]["change_type"]
+            self.done[name] = str(pair[0].change_type)
         _append((self.path / SCENES, scenes), (self.path / ROWS, rows))
 
     def summary(self, *, new_pairs: int) -> Written:
@@ -146,8 +146,8 @@ class SplitFolder:
         lines = _whole_lines(self.path / ROWS)
         lines = lines[: len(lines) // 2 * 2]
         for line in lines[::2]:
-            row = json.loads(line)
-            self.done[row["id"].removesuffix("c")] = row["change_type"]
+            row = parse_row(line, self.path)
+            self.done[row.id.removesuffix("c")] = str(row.change_type)
         _cut(self.path / ROWS, lines)
         _cut(self.path / SCENES, _whole_lines(self.path / SCENES)[: len(self.done)])
 
@@ -160,7 +160,7 @@ class _Pool(ThreadPoolExecutor):
 
 
 def _check_same_plan(path: Path, plan: DatasetPlan) -> None:
-    there, here = read_yaml(path), plan.model_dump(mode="json")
+    there, here = (each.model_dump(mode="json") for each in (DatasetPlan.from_yaml(path), plan))
     for name in here:
         if there.get(name) != here[name]:
             raise InputError(
