@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test lint format smoke clean
+.PHONY: setup demo test lint format smoke mutants clean
 setup: $(STAMP)
 
 # torch comes first and pinned, so that nothing pulls in another build of it.
@@ -34,6 +34,10 @@ format: setup
 
 smoke: setup
 	PATH="$(CURDIR)/$(BIN):$$PATH" bash runs/smoke.sh
+
+# Mistakes that no test notices, in the modules that carry numbers: minutes, and no part of the gates.
+mutants: setup
+	$(BIN)/python benchmarks/mutants.py
 
 clean:
 	rm -rf $(VENV) build dist out .pytest_cache .mypy_cache .ruff_cache

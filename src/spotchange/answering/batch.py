@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from spotchange.answering.captioner import Captioner, CaptionOptions
+from spotchange.answering.captioner import Captioner
+from spotchange.answering.interface import CaptionOptions
 from spotchange.data.metadata import read_manifest
 from spotchange.errors import InputError, SpotchangeError
 from spotchange.images import images_in

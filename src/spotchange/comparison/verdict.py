@@ -94,7 +94,8 @@ def distances_at(before: Picture, after: Picture, places: npt.NDArray[np.intp], 
 
 
 def _squares(difference: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    return np.square(difference @ _TO_YIQ.T) @ _WEIGHTS
+    result: npt.NDArray[np.float64] = np.square(difference @ _TO_YIQ.T) @ _WEIGHTS
+    return result
 
 
 def _over(levels: npt.NDArray[np.float64], ground: float) -> npt.NDArray[np.float64]:

@@ -73,7 +73,7 @@ class StageSettings(Settings):
     """Compile with torch.compile. true: every kind of repeated block once, which takes seconds; whole: the objective
     as one graph, which takes a minute and pays where the vocabulary is large or the run long."""
     ema: float | None = Field(default=None, gt=0, lt=1)
-    """Keep a moving average of the weights with this memory a step; it is what is validated and saved."""
+    """Decay per step of a moving average of the weights, which is what is validated and saved."""
 
 
 class ValidationSettings(Settings):

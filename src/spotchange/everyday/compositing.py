@@ -99,9 +99,10 @@ def _looked_up(atlas: Tensor, offset: Tensor, side: Tensor, u: Tensor, v: Tensor
         (atlas[next_row + left.long()], (1 - part_x) * part_y),
         (atlas[next_row + right.long()], part_x * part_y),
     )
-    channels = []
+    channels: list[Tensor] = []
     for shift in (0, 8, 16, 24):
-        channels.append(sum(((packed >> shift) & 255).float() * weight for packed, weight in corners) / 255)
+        parts = [((packed >> shift) & 255).float() * weight for packed, weight in corners]
+        channels.append((parts[0] + parts[1] + parts[2] + parts[3]) / 255)
     return tuple(channels)
 
 
@@ -188,7 +189,8 @@ def _look_columns(scenes: Scenes) -> tuple[Tensor, ...]:
 @cache
 def _compiled(name: str) -> Callable[..., Any]:
     """One pass over memory where single operations would take fifty; kept, since compiling takes seconds."""
-    return torch.compile({"lay": _lay, "develop": developed}[name], dynamic=False)
+    passes: dict[str, Callable[..., Any]] = {"lay": _lay, "develop": developed}
+    return torch.compile(passes[name], dynamic=False)
 
 
 def pooled(values: Tensor, grid: tuple[int, int]) -> Tensor:

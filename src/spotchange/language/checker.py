@@ -214,4 +214,5 @@ def _named(
 
 
 def _distance_along(toward: tuple[float, float], start: Thing, end: Thing) -> float:
-    return sum(way * (b - a) for way, a, b in zip(toward, start["xy"], end["xy"], strict=True))
+    result: float = sum(way * (b - a) for way, a, b in zip(toward, start["xy"], end["xy"], strict=True))
+    return result
