@@ -11,7 +11,7 @@ from typing import Any
 
 from spotchange.answering.captioner import Captioner
 from spotchange.answering.interface import CaptionOptions
-from spotchange.data.metadata import read_manifest
+from spotchange.data import read_manifest
 from spotchange.errors import InputError, SpotchangeError
 from spotchange.images import images_in
 

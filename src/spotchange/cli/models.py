@@ -46,7 +46,7 @@ def show(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show what a model folder holds: architecture, sizes, words, kinds of change."""
-    from spotchange.answering.build import model_folder
+    from spotchange.answering import model_folder
     from spotchange.models.weights.folder import load_model
 
     folder = model_folder(model)
@@ -132,7 +132,7 @@ def attention(
     reference: Annotated[list[str] | None, typer.Option(help="A true sentence to print too; may be repeated.")] = None,
 ) -> None:
     """Draw where the class tokens look, before and after the pictures meet."""
-    from spotchange.answering.build import model_folder
+    from spotchange.answering import model_folder
     from spotchange.files import atomic_path
     from spotchange.images import read_pair
     from spotchange.models.explain.attention import attention_figure, attention_maps

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from spotchange.config.scenes import SceneSettings
 from spotchange.errors import ConfigError
-from spotchange.language.vocabulary import PAD_ID, TOKENS
+from spotchange.language import PAD_ID, TOKENS
 from spotchange.language.writer import write_captions
 from spotchange.pairs import PairBatch
 from spotchange.scene import AFTER, BEFORE, SAME, SceneBatch

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from spotchange.language.grammar import says_no_change
+from spotchange.language import says_no_change
 from spotchange.metrics import Scorer
 from spotchange.models.interface import DecodingOptions
 from spotchange.pairs import CHANGE_TYPES

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from spotchange.data.negatives.word_kinds import is_content, meaning_of, words_of
-from spotchange.language.grammar import MEANING, Claim, UnreadableError, read_claim, says_no_change
+from spotchange.language import MEANING, Claim, UnreadableError, read_claim, says_no_change
 
 NOUNS = "cube|block|sphere|ball|cylinder|object|thing"
 PHRASE = re.compile(rf"\b(?:the|a) (?:\w+ )*?(?:{NOUNS})\b")

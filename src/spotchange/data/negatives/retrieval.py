@@ -21,7 +21,7 @@ from spotchange.data.negatives.falsehood import PHRASE, is_false
 from spotchange.data.negatives.similar_captions import SimilarCaptions
 from spotchange.data.negatives.word_kinds import WordKinds, words_of
 from spotchange.errors import DataError
-from spotchange.language.grammar import MEANING, says_no_change
+from spotchange.language import MEANING, says_no_change
 
 KINDS = ("retrieve", "replace", "confuse")
 _MOST_REPLACED = 3

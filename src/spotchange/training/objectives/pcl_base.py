@@ -33,13 +33,11 @@ class PclObjective(Objective):
                 cells = encoder.of_pictures(self.normalise(torch.cat([before[::2], after])))
                 scenes = len(before) // 2
                 both = torch.stack([cells[:scenes].repeat_interleave(2, dim=0), cells[scenes:]], dim=1)
-                result: Tensor = self.model.standard(both)
-                return result
+                return self.model.standard(both)
             return self.model.see(self.normalise(before), self.normalise(after))
         cells = torch.stack([before, after], dim=1)
         # Features lie in half precision on disk; autocast chooses its own, everything else wants fp32.
-        result: Tensor = self.model.standard(cells if torch.is_autocast_enabled(cells.device.type) else cells.float())
-        return result
+        return self.model.standard(cells if torch.is_autocast_enabled(cells.device.type) else cells.float())
 
     def encode(self, before: Tensor, after: Tensor) -> VisualState:
         """The model's view of both pictures."""

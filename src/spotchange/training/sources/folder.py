@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from spotchange.data import list_splits, read_rows
 from spotchange.data.caches.images import open_cache
 from spotchange.data.caches.index import Numbers, RowIndex
 from spotchange.data.caches.reader import PairReader
-from spotchange.data.metadata import list_splits, read_rows
 from spotchange.data.negatives.retrieval import NegativeWriter
 from spotchange.data.protocols import get_protocol
 from spotchange.errors import ConfigError, DataError

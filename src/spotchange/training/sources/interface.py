@@ -12,8 +12,8 @@ from torch import Tensor
 
 from spotchange.data.caption_ids import CaptionCoder
 from spotchange.errors import ConfigError
+from spotchange.language import TOKENS
 from spotchange.language.phrases import MAX_WORDS
-from spotchange.language.vocabulary import TOKENS
 from spotchange.pairs import PairBatch
 from spotchange.training.sources.retokenise import WordTable
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from spotchange.data.caption_ids import CaptionCoder
 from spotchange.data.negatives.retrieval import NegativeWriter
-from spotchange.language.grammar import says_no_change
+from spotchange.language import says_no_change
 from spotchange.pairs import PairBatch
 
 _MOST_REMEMBERED = 200_000  # an endless stream must not fill the memory

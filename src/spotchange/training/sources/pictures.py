@@ -12,8 +12,8 @@ from torch import Tensor
 
 from spotchange.config.scenes import SceneSettings
 from spotchange.errors import ConfigError
+from spotchange.language import PAD_ID
 from spotchange.language.picture_texts import write_picture_texts
-from spotchange.language.vocabulary import PAD_ID
 from spotchange.language.writer import captions_text
 from spotchange.pairs import PairBatch
 from spotchange.scene import BEFORE, SAME, SceneBatch

@@ -14,7 +14,7 @@ from spotchange.config.scenes import SceneSettings
 from spotchange.data.negatives.retrieval import NegativeWriter
 from spotchange.data.negatives.scenes import SceneNegatives
 from spotchange.errors import ConfigError
-from spotchange.language.checker import check
+from spotchange.language import check
 from spotchange.language.writer import captions_text, write_captions
 from spotchange.pairs import PairBatch
 from spotchange.scene import SceneBatch
