@@ -20,6 +20,8 @@ class Protocol:
     name: ProtocolName
     joins_sentences: bool = False
     """All sentences of a pair are one reference, and the model says them all; else each is a reference of its own."""
+    counts_wordless: bool = False
+    """Pairs of the published split that nobody wrote a sentence for count, with an empty reference: they score 0."""
 
     def references(self, captions: Sequence[str]) -> list[str]:
         """What a prediction is scored against; also the sentences a model learns to say."""
@@ -34,8 +36,8 @@ PROTOCOLS: dict[ProtocolName, Protocol] = {
     for protocol in (
         Protocol(name="pairs"),
         Protocol(name="clevr-change"),
-        Protocol(name="spot-the-diff-single"),
-        Protocol(name="spot-the-diff-multi", joins_sentences=True),
+        Protocol(name="spot-the-diff-single", counts_wordless=True),
+        Protocol(name="spot-the-diff-multi", joins_sentences=True, counts_wordless=True),
         Protocol(name="birds-to-words"),
         Protocol(name="levir-cc"),
     )

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from spotchange.errors import ModelError
+from spotchange.errors import InputError, ModelError
 from spotchange.files import new_folder, recover_folder
 
 STATE_FILE = "training_state.pt"
@@ -24,7 +24,11 @@ def replace_folder(target: Path, fill: Callable[[Path], None]) -> None:
 
 def save_state(folder: Path, state: dict[str, Any]) -> None:
     """Write what resuming needs beside the model's files."""
-    torch.save(state, folder / STATE_FILE)
+    try:
+        torch.save(state, folder / STATE_FILE)
+    except RuntimeError as error:  # torch's own writer says so of a full disk
+        reason = " ".join(str(error).split())[:200]
+        raise InputError(f"cannot write {folder / STATE_FILE}: {reason}", hint="is the disk full?") from error
 
 
 def load_state(folder: Path) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from spotchange.training.loop import Trainer
 from spotchange.training.objectives.base import Objective
 from spotchange.training.objectives.build import build_objective
 from spotchange.training.randomness import seed_everything
-from spotchange.training.sources.build import held_out_pairs, run_context, training_batches
+from spotchange.training.sources.build import final_pairs, held_out_pairs, run_context, training_batches
 from spotchange.training.sources.interface import HeldOut
 from spotchange.training.start import Start, start_model
 from spotchange.training.stopping import StopRequest
@@ -77,6 +77,7 @@ def prepare(recipe: Recipe, *, out: Path, device: str = "auto", validate: bool =
         objective=objective,
         source=source,
         validator=_validator(held_out_pairs(recipe, run), start, recipe) if validate else None,
+        tester=_validator(final_pairs(recipe, run), start, recipe) if validate else None,
         save_model=lambda folder: _save(folder, objective, start, recipe),
         out=out,
     )

@@ -10,7 +10,7 @@ import torch
 from tokenizers import Tokenizer
 from torch import nn
 
-_WORD_TENSORS = ("words.words.weight", "captioner.predict.bias")  # one row a word
+_WORD_TENSORS = ("words.words.weight", "captioner.predict.weight", "captioner.predict.bias")  # one row a word
 
 
 def extended(tokenizer: Tokenizer, captions: Iterable[str], *, least: int = 2) -> Tokenizer:

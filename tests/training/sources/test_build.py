@@ -17,6 +17,7 @@ from spotchange.config.training import Recipe
 from spotchange.data.caption_ids import CaptionCoder
 from spotchange.errors import ConfigError
 from spotchange.training.sources.build import held_out_pairs, pairs_of, run_context, training_batches, training_source
+from spotchange.training.sources.interface import NegativePlan
 from spotchange.training.start import start_model
 
 CAPTIONS = [f"a {color} house appears at the {side}" for color in ("red", "blue", "white") for side in ("left", "top")]
@@ -124,7 +125,7 @@ def test_a_mixture_is_built_of_the_same_objects(data_set: Path) -> None:
     assert len(list(source.captions())) == 2 * 2 * len(CAPTIONS)
     run = run_context(settings, start_model(settings), device=torch.device("cpu"))
     with pytest.raises(ConfigError, match="no hard negatives"):
-        source.negatives(run, (1, 1, 1))
+        source.negatives(run, NegativePlan(counts=(1, 1, 1)))
 
 
 def test_only_build_tells_data_settings_apart() -> None:

@@ -31,7 +31,7 @@ from spotchange.training.sources.everyday import EverydayPairs
 from spotchange.training.sources.extraction import Eyes, scene_features
 from spotchange.training.sources.features import FeatureFolder
 from spotchange.training.sources.folder import ImageFolder
-from spotchange.training.sources.interface import Batches, HeldOut, RunContext, Source
+from spotchange.training.sources.interface import Batches, HeldOut, NegativePlan, RunContext, Source
 from spotchange.training.sources.kept_scenes import KeptScenes
 from spotchange.training.sources.pictures import ImageTexts
 from spotchange.training.sources.scenes import LiveScenes
@@ -64,11 +64,27 @@ def training_batches(recipe: Recipe, run: RunContext) -> Batches:
 
 def held_out_pairs(recipe: Recipe, run: RunContext) -> HeldOut | None:
     """The pairs that validation looks at; None for data without a validation split."""
-    wanted, data = recipe.validation, recipe.validation.data or recipe.data
-    source = pairs_of(data, for_validation=wanted.data is not None)
+    wanted = recipe.validation
+    return _held_out_source(recipe).held_out(run, pairs=wanted.pairs, at_once=wanted.pairs_per_batch)
+
+
+def final_pairs(recipe: Recipe, run: RunContext) -> HeldOut | None:
+    """The test pairs that the best checkpoint is scored on at the end; None where the recipe wants none."""
+    wanted = recipe.validation
+    if wanted.test_pairs is None:
+        return None
+    source = _held_out_source(recipe)
+    found = source.held_out(run, pairs=wanted.test_pairs, at_once=wanted.pairs_per_batch, split="test")
+    if found is None:
+        raise ConfigError("validation.test_pairs: the data have no test split that could be scored on")
+    return found
+
+
+def _held_out_source(recipe: Recipe) -> Source:
+    data = recipe.validation.data or recipe.data
     if isinstance(recipe.stage.objective, PictureTextSettings):
-        source = _image_texts(data)
-    return source.held_out(run, pairs=wanted.pairs, at_once=wanted.pairs_per_batch)
+        return _image_texts(data)
+    return pairs_of(data, for_validation=recipe.validation.data is not None)
 
 
 def training_source(recipe: Recipe) -> Source:
@@ -120,6 +136,7 @@ def _pairs(data: PlainSettings, *, for_validation: bool = False) -> Source:
         held_out_split=data.split if for_validation else "val",
         protocol=data.protocol,
         cache=data.cache,
+        unit=data.unit,
         workers=data.workers,
     )
 
@@ -140,7 +157,7 @@ def _scenes(data: StreamSource) -> LiveScenes:
 
 def _features(data: FeatureSource, *, for_validation: bool = False) -> FeatureFolder:
     make = None if data.scenes is None else partial(_make_features, data, data.scenes)
-    return FeatureFolder(path=Path(data.path), holds_out=for_validation, make=make)
+    return FeatureFolder(path=Path(data.path), unit=data.unit, holds_out=for_validation, make=make)
 
 
 def _make_features(data: FeatureSource, scenes: int, folder: Path, run: RunContext) -> None:
@@ -179,14 +196,14 @@ def _tasks(data: PlainSettings, recipe: Recipe, objective: PclPretrainSettings) 
     """IDC-PCL's tasks on the captions of the data, or on their classes."""
     task = _task(data)
     if task == "classes" and isinstance(data, FeatureSource):
-        return ImageClasses(open=partial(classes_of_features, _features(data)), classes=objective.classes)
+        return ImageClasses(open=partial(classes_of_features, _features(data)))
     if task == "classes" and isinstance(data, DatasetSource):
         opened = partial(classes_of_folder, data.path, data.split, data.cache)
-        return ImageClasses(open=opened, classes=objective.classes)
+        return ImageClasses(open=opened)
     return PretrainingTasks(
         source=_augmented(_pairs(data), recipe),
         weights=objective.tasks.model_dump(),
-        counts=objective.negatives,
+        plan=NegativePlan(counts=objective.negatives, denials=objective.denials),
         single=task == "single",
     )
 

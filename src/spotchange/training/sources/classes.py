@@ -28,8 +28,6 @@ class ImageClasses(NoNegatives):
     """A source of pairs of images whose classes are known."""
 
     open: Callable[[RunContext], LabelledImages]
-    classes: int | None
-    """How many the model's heads know."""
 
     def captions(self) -> Iterable[str]:
         return ()
@@ -39,7 +37,7 @@ class ImageClasses(NoNegatives):
         return ClassBatches(
             read,
             class_ids,
-            classes=self.classes,
+            classes=run.start.settings.heads.classes,
             batch=pairs,
             seed=run.seed,
             device=run.device,
@@ -47,7 +45,7 @@ class ImageClasses(NoNegatives):
             processes=run.processes,
         )
 
-    def held_out(self, run: RunContext, *, pairs: int, at_once: int) -> None:
+    def held_out(self, run: RunContext, *, pairs: int, at_once: int, split: str = "val") -> None:
         return None
 
 
@@ -107,9 +105,9 @@ class ClassBatches:
         if len(known) < 2:
             raise DataError("classification data need at least two classes, and there is only one")
         if classes is None:
-            raise ConfigError("the data have classes: set stage.objective.classes to how many")
+            raise ConfigError("the data have classes: set model.heads.classes to how many")
         if known[0] < 0 or known[-1] >= classes:
-            raise ConfigError(f"a class is numbered {known[-1]}, but stage.objective.classes is {classes}")
+            raise ConfigError(f"a class is numbered {known[-1]}, but model.heads.classes is {classes}")
         self._read, self._batch, self._device = read, batch, device
         self._classes = np.array(class_ids)
         self._members = {each: np.flatnonzero(self._classes == each) for each in known}

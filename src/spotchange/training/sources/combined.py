@@ -10,7 +10,15 @@ from typing import Any
 import torch
 
 from spotchange.pairs import PairBatch
-from spotchange.training.sources.interface import Batches, HeldOut, Negatives, NoNegatives, RunContext, Source
+from spotchange.training.sources.interface import (
+    Batches,
+    HeldOut,
+    NegativePlan,
+    Negatives,
+    NoNegatives,
+    RunContext,
+    Source,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,8 +34,8 @@ class Mixture(NoNegatives):
     def batches(self, run: RunContext, pairs: int) -> MixedBatches:
         return MixedBatches([source.batches(run, pairs) for source in self.sources], self.weights, seed=run.seed)
 
-    def held_out(self, run: RunContext, *, pairs: int, at_once: int) -> HeldOut | None:
-        return self.sources[0].held_out(run, pairs=pairs, at_once=at_once)
+    def held_out(self, run: RunContext, *, pairs: int, at_once: int, split: str = "val") -> HeldOut | None:
+        return self.sources[0].held_out(run, pairs=pairs, at_once=at_once, split=split)
 
 
 class MixedBatches:
@@ -74,11 +82,11 @@ class Augmented:
     def batches(self, run: RunContext, pairs: int) -> ChangedBatches:
         return ChangedBatches(self.source.batches(run, pairs), self.augmentation(run))
 
-    def held_out(self, run: RunContext, *, pairs: int, at_once: int) -> HeldOut | None:
-        return self.source.held_out(run, pairs=pairs, at_once=at_once)
+    def held_out(self, run: RunContext, *, pairs: int, at_once: int, split: str = "val") -> HeldOut | None:
+        return self.source.held_out(run, pairs=pairs, at_once=at_once, split=split)
 
-    def negatives(self, run: RunContext, counts: tuple[int, int, int], *, mirrored: bool = False) -> Negatives:
-        return self.source.negatives(run, counts, mirrored=mirrored or self.mirrors)
+    def negatives(self, run: RunContext, plan: NegativePlan, *, mirrored: bool = False) -> Negatives:
+        return self.source.negatives(run, plan, mirrored=mirrored or self.mirrors)
 
 
 class ChangedBatches:

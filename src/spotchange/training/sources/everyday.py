@@ -31,9 +31,9 @@ class EverydayPairs(NoNegatives):
     def batches(self, run: RunContext, pairs: int) -> EverydayStream:
         return self._stream(run, pairs, "train", rank=run.rank, processes=run.processes)
 
-    def held_out(self, run: RunContext, *, pairs: int, at_once: int) -> HeldOut:
-        """Pairs of the validation split, which all processes share; their frames are the references."""
-        stream = self._stream(run, min(at_once, pairs), "val")
+    def held_out(self, run: RunContext, *, pairs: int, at_once: int, split: str = "val") -> HeldOut:
+        """Pairs of a split that all processes share; their frames are the references."""
+        stream = self._stream(run, min(at_once, pairs), split)
         batches: list[PairBatch] = [stream.next_batch() for _ in range(max(1, pairs // stream.pairs))]
         references = [[frame_text(ids)] for batch in batches for ids in batch.caption_ids.tolist()]
         return HeldOut(batches=batches, references=references)

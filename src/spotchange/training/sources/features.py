@@ -11,16 +11,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from spotchange.config.sources import Unit
 from spotchange.data.caches.features import FACTS, FEATURES, FeatureFacts, FeatureRow, read_facts, read_feature_rows
 from spotchange.data.caches.index import Numbers
 from spotchange.data.caption_ids import CaptionCoder
 from spotchange.data.negatives.retrieval import NegativeWriter
 from spotchange.data.negatives.table import stored_negatives
 from spotchange.errors import ConfigError, DataError
-from spotchange.files import only_one_process
+from spotchange.locks import only_one_process
 from spotchange.models.vision.resnet import frozen_network
 from spotchange.pairs import PairBatch
-from spotchange.training.sources.interface import HeldOut, Negatives, RunContext
+from spotchange.training.sources.interface import HeldOut, NegativePlan, Negatives, RunContext
 from spotchange.training.sources.memory import fits_on
 from spotchange.training.sources.negatives import StoredNegatives, WrittenNegatives
 from spotchange.training.sources.order import EpochOrder
@@ -32,6 +33,8 @@ class FeatureFolder:
     """Grid features of the model's own frozen network, with the rows that use them."""
 
     path: Path
+    unit: Unit
+    """What an epoch runs over."""
     holds_out: bool
     """Whether validation may look at its pairs: it was named for that."""
     make: Callable[[Path, RunContext], None] | None = None
@@ -45,11 +48,17 @@ class FeatureFolder:
 
     def batches(self, run: RunContext, pairs: int) -> FeatureBatches:
         return FeatureBatches(
-            self.store(run), run.coder(), batch=pairs, seed=run.seed, rank=run.rank, processes=run.processes
+            self.store(run),
+            run.coder(),
+            batch=pairs,
+            seed=run.seed,
+            rank=run.rank,
+            processes=run.processes,
+            unit=self.unit,
         )
 
-    def held_out(self, run: RunContext, *, pairs: int, at_once: int) -> HeldOut | None:
-        if not self.holds_out:
+    def held_out(self, run: RunContext, *, pairs: int, at_once: int, split: str = "val") -> HeldOut | None:
+        if not self.holds_out or split != "val":
             return None
         source = self.batches(run, at_once)
         batches, references = [], []
@@ -58,14 +67,15 @@ class FeatureFolder:
             references += [list(source.rows[row].captions) for row in rows]
         return HeldOut(batches=batches, references=references)
 
-    def negatives(self, run: RunContext, counts: tuple[int, int, int], *, mirrored: bool = False) -> Negatives:
+    def negatives(self, run: RunContext, plan: NegativePlan, *, mirrored: bool = False) -> Negatives:
         """Those stored beside the features; mirrored captions have others, written as they come."""
         rows = list(read_feature_rows(self.path))
         if mirrored:
-            writer = NegativeWriter([caption for row in rows for caption in row.captions], counts=counts)
+            every = [caption for row in rows for caption in row.captions]
+            writer = NegativeWriter(every, counts=plan.counts, denials=plan.denials)
             return WrittenNegatives(writer, run.coder(), truths=(row.captions for row in rows))
         with only_one_process(self.path / ".negatives.lock"):
-            sentences = stored_negatives(self.path, rows, counts)
+            sentences = stored_negatives(self.path, rows, plan.counts, denials=plan.denials)
         return StoredNegatives(sentences, first_captions(rows).to(run.device), run.coder())
 
     def store(self, run: RunContext) -> FeatureStore:
@@ -111,8 +121,10 @@ class FeatureBatches:
         seed: int,
         rank: int = 0,
         processes: int = 1,
+        unit: Unit = "pairs",
     ) -> None:
-        self.store, self.paired, self.shares_before = store, store.facts.paired, False
+        self.store, self.shares_before = store, False
+        self.paired = store.facts.paired and unit != "sentences"
         self._rows_per_unit = 2 if self.paired else 1
         if self.paired:
             check_even(batch)
@@ -127,8 +139,12 @@ class FeatureBatches:
         columns = [(row.before, row.after, row.change_type, row.scene) for row in self.rows]
         self._columns = torch.tensor(columns, device=device).T.contiguous()  # (4, rows)
         self._change_mask = self._places().to(device) if all(row.changed is not None for row in self.rows) else None
+        firsts = np.arange(0, len(self.rows), self._rows_per_unit)
+        visits = np.ones_like(firsts) if unit == "pairs" else counts[firsts]
+        self._visits = np.repeat(firsts, visits)  # rows that begin the units of an epoch
+        self._sentence = None if unit == "pairs" else np.concatenate([np.arange(count) for count in visits])
         self._order = EpochOrder(
-            len(self.rows) // self._rows_per_unit,
+            len(self._visits),
             batch // self._rows_per_unit,
             seed=seed,
             rank=rank,
@@ -140,11 +156,13 @@ class FeatureBatches:
         stretches = self._order.take()
         units = np.concatenate([stretch.units for stretch in stretches])
         draws = np.concatenate([stretch.draws[stretch.places] for stretch in stretches])
-        rows = (units[:, None] * self._rows_per_unit + np.arange(self._rows_per_unit)).ravel()
+        rows = (self._visits[units, None] + np.arange(self._rows_per_unit)).ravel()
         draws = np.repeat(draws, self._rows_per_unit)
+        if self._sentence is not None:
+            draws[:: self._rows_per_unit] = self._sentence[units]
         return self._batch(rows, draws)
 
-    def one_pass(self, pairs: int, at_once: int) -> Iterator[tuple[Numbers, PairBatch]]:
+    def one_pass(self, pairs: int, at_once: int, split: str = "val") -> Iterator[tuple[Numbers, PairBatch]]:
         """The first pairs once, in order, with the rows' numbers and each with its first caption."""
         for first in range(0, min(pairs, len(self.rows)), at_once):
             rows = np.arange(first, min(first + at_once, pairs, len(self.rows)))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from spotchange.config.sources import Unit
 from spotchange.data import list_splits, read_rows
 from spotchange.data.caches.images import open_cache
 from spotchange.data.caches.index import Numbers, RowIndex
@@ -20,7 +21,7 @@ from spotchange.data.protocols import get_protocol
 from spotchange.errors import ConfigError, DataError
 from spotchange.pairs import PairBatch
 from spotchange.training.sources.combined import ChangedBatches
-from spotchange.training.sources.interface import HeldOut, Negatives, RunContext
+from spotchange.training.sources.interface import HeldOut, NegativePlan, Negatives, RunContext
 from spotchange.training.sources.memory import fits_on
 from spotchange.training.sources.negatives import WrittenNegatives
 from spotchange.training.sources.order import EpochOrder
@@ -41,6 +42,8 @@ class ImageFolder:
     """Whose first pairs validation looks at."""
     protocol: str = "pairs"
     cache: str | None = None
+    unit: Unit = "pairs"
+    """What an epoch runs over."""
     workers: int = 2
 
     def captions(self) -> Iterator[str]:
@@ -50,10 +53,11 @@ class ImageFolder:
     def batches(self, run: RunContext, pairs: int) -> ChangedBatches:
         return ChangedBatches(self._open(run, self.split, pairs), run.known_types)
 
-    def held_out(self, run: RunContext, *, pairs: int, at_once: int) -> HeldOut | None:
-        if self.held_out_split not in (*list_splits(self.path), self.split):
+    def held_out(self, run: RunContext, *, pairs: int, at_once: int, split: str = "val") -> HeldOut | None:
+        chosen = self.held_out_split if split == "val" else split
+        if chosen not in (*list_splits(self.path), self.split):
             return None
-        source = self._open(run, self.held_out_split, at_once, once=True)
+        source = self._open(run, chosen, at_once, once=True)
         batches, references = [], []
         for rows, batch in source.one_pass(pairs):
             batches.append(run.known_types(batch))
@@ -61,10 +65,10 @@ class ImageFolder:
         source.close()
         return HeldOut(batches=batches, references=references)
 
-    def negatives(self, run: RunContext, counts: tuple[int, int, int], *, mirrored: bool = False) -> Negatives:
+    def negatives(self, run: RunContext, plan: NegativePlan, *, mirrored: bool = False) -> Negatives:
         rows = [row.captions for row in read_rows(self.path, self.split, check_files=False)]
         every = [caption for captions in rows for caption in captions]
-        writer = NegativeWriter(every, counts=counts)
+        writer = NegativeWriter(every, counts=plan.counts, denials=plan.denials)
         if mirrored:
             return WrittenNegatives(writer, run.coder(), truths=rows)
         height, width = run.image_size
@@ -91,6 +95,7 @@ class ImageFolder:
             max_words=run.max_words,
             grid=run.grid,
             protocol=self.protocol,
+            unit="pairs" if once else self.unit,
             device=run.device,
         )
 
@@ -99,7 +104,8 @@ class FolderBatches:
     """Endless batches of one split, from pictures decoded once.
 
     A *unit* is a pair, or, in a set where every scene has a change and a distractor, these two as rows 2k and
-    2k + 1 (`paired`). Units come in the order of `EpochOrder`; one caption per pair is drawn anew each epoch.
+    2k + 1 (`paired`). Units come in the order of `EpochOrder`; one caption per pair is drawn anew each epoch, or a
+    unit is visited once for each of its sentences (`unit`).
     """
 
     def __init__(
@@ -119,6 +125,7 @@ class FolderBatches:
         max_words: int = 32,
         grid: tuple[int, int] | None = None,
         protocol: str = "pairs",
+        unit: Unit = "pairs",
         skip_bad: bool = False,
         device: str | torch.device = "cpu",
         advance: Callable[[int, int], None] | None = None,
@@ -140,6 +147,7 @@ class FolderBatches:
             max_words: Tokens of a caption, begin and end included; longer ones are cut before the end token.
             grid: Rows and columns of patches; with it, batches hold `change_mask` where the set tells it for all pairs.
             protocol: Decides what a caption is, see `protocols`.
+            unit: What an epoch runs over, see `config.sources`.
             skip_bad: Leave out what cannot be read instead of refusing the set.
             device: Where batches are put.
             advance: Called with pictures done and pictures in all while they are decoded.
@@ -160,15 +168,20 @@ class FolderBatches:
         self._reader = PairReader(
             folder, tokenizer=tokenizer, max_words=max_words, grid=grid, protocol=protocol, pin_memory=pin_memory
         )
-        self.change_types, self.units = self._reader.change_types, self._reader.units
+        self.change_types = self._reader.change_types
+        self.units = self._reader.units.reshape(-1, 1) if unit == "sentences" else self._reader.units
         self.paired = self.units.shape[1] == 2
         self.shares_before = False  # rows of a scene name the same file in published sets, which nobody promises
         if not len(self.units):
             raise DataError(f"{data_dir} has no readable pair in '{split}'")
         if batch < 1 or batch % self.units.shape[1]:
             raise ConfigError(f"a batch of {batch} pairs does not hold change and distractor pairs in equal number")
+        self._visits: Numbers = self.units
+        self._sentence: Numbers | None = None
+        if unit != "pairs":
+            self._visits, self._sentence = self._every_sentence()
         self._order = EpochOrder(
-            len(self.units),
+            len(self._visits),
             batch // self.units.shape[1],
             seed=seed,
             rank=rank,
@@ -193,7 +206,7 @@ class FolderBatches:
     @property
     def epoch(self) -> float:
         """Epochs given so far."""
-        return self._order.position / len(self.units)
+        return self._order.position / len(self._visits)
 
     def next_batch(self) -> PairBatch:
         """The next batch of this process."""
@@ -242,9 +255,20 @@ class FolderBatches:
         self._ahead.clear()
 
     def _at(self, position: int) -> PairBatch:
-        stretches = [(self.units[stretch.units].reshape(-1), stretch.draws) for stretch in self._order.at(position)]
-        rows = np.concatenate([chosen for chosen, _ in stretches])
-        return self._reader.read(rows, np.concatenate([draws[chosen] for chosen, draws in stretches]))
+        rows, draws = [], []
+        for stretch in self._order.at(position):
+            chosen = self._visits[stretch.units]  # (units, rows per unit)
+            drawn = stretch.draws[chosen]
+            if self._sentence is not None:
+                drawn[:, 0] = self._sentence[stretch.units]
+            rows.append(chosen.reshape(-1))
+            draws.append(drawn.reshape(-1))
+        return self._reader.read(np.concatenate(rows), np.concatenate(draws))
+
+    def _every_sentence(self) -> tuple[Numbers, Numbers]:
+        """Units as often as their first pair has sentences, and which of these is meant."""
+        counts = np.array([len(self.references(int(row))) for row in self.units[:, 0]])
+        return np.repeat(self.units, counts, axis=0), np.concatenate([np.arange(count) for count in counts])
 
     def _on_device(self, batch: PairBatch) -> PairBatch:
         return batch if self._device.type == "cpu" else batch.to(self._device)

@@ -25,6 +25,16 @@ Negatives = Callable[[PairBatch], tuple[Tensor, Tensor]]
 
 
 @dataclass(frozen=True, kw_only=True)
+class NegativePlan:
+    """How many hard negatives of each kind a caption gets."""
+
+    counts: tuple[int, int, int]
+    """Retrieved, with words replaced, with subjects confused."""
+    denials: bool = False
+    """Let one of the retrieved deny the change, see `data/negatives/retrieval.py`."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunContext:
     """What a source must know of the run that reads it."""
 
@@ -110,17 +120,16 @@ class Source(Protocol):
     def batches(self, run: RunContext, pairs: int) -> Batches:
         """Endless training batches of `pairs` rows for this process."""
 
-    def held_out(self, run: RunContext, *, pairs: int, at_once: int) -> HeldOut | None:
-        """At most `pairs` pairs that training never sees, in batches of `at_once`; None where there are none."""
+    def held_out(self, run: RunContext, *, pairs: int, at_once: int, split: str = "val") -> HeldOut | None:
+        """At most `pairs` pairs of a split that training never sees, `at_once` in a batch; None where there is none."""
 
-    def negatives(self, run: RunContext, counts: tuple[int, int, int], *, mirrored: bool = False) -> Negatives:
-        """Hard negatives by kind: retrieved, replaced, confused. `mirrored`: captions change on their way to the model,
-        so that only their ids tell what they say."""
+    def negatives(self, run: RunContext, plan: NegativePlan, *, mirrored: bool = False) -> Negatives:
+        """Hard negatives. `mirrored`: captions change on their way to the model, so that only their ids tell them."""
 
 
 class NoNegatives:
     """For sources whose captions nothing can be put against."""
 
-    def negatives(self, run: RunContext, counts: tuple[int, int, int], *, mirrored: bool = False) -> Negatives:
+    def negatives(self, run: RunContext, plan: NegativePlan, *, mirrored: bool = False) -> Negatives:
         """Refused."""
         raise ConfigError("these data have no hard negatives", hint="set stage.objective.tasks.fda to 0")

@@ -17,7 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from spotchange.files import atomic_path, only_one_process
+from spotchange.files import atomic_path
+from spotchange.locks import only_one_process
 from spotchange.pairs import PairBatch
 from spotchange.scenes.stream import SceneStream
 from spotchange.training.sources.interface import HeldOut, RunContext
@@ -48,9 +49,9 @@ class KeptScenes(LiveScenes):
         )
         return KeptBatches(scenes, run, pairs=pairs)
 
-    def held_out(self, run: RunContext, *, pairs: int, at_once: int) -> HeldOut:
+    def held_out(self, run: RunContext, *, pairs: int, at_once: int, split: str = "val") -> HeldOut:
         facts = self._facts(run, pairs // 2) | {"pairs_per_batch": at_once}
-        found = self._kept("val", facts, lambda: self.drawn(run, KEPT_SEED, pairs=pairs, at_once=at_once))
+        found = self._kept(split, facts, lambda: self.drawn(run, KEPT_SEED, split, pairs=pairs, at_once=at_once))
         return told(found, run)
 
     @staticmethod

@@ -39,7 +39,7 @@ class StoredNegatives:
 
 
 class WrittenNegatives:
-    """Negatives written as captions come by, and remembered, but for those of pairs without a change."""
+    """Negatives written as captions come by, and remembered; with denials, not those of pairs without a change."""
 
     def __init__(
         self,
@@ -88,7 +88,8 @@ class WrittenNegatives:
         return self._as_read[caption]
 
     def _of(self, caption: str) -> tuple[Tensor, Tensor]:
-        if says_no_change(caption):  # others each time, or these few would be known to be false by themselves
+        # With denials others each time, or these few would be known to be false by themselves.
+        if self._writer.denials and says_no_change(caption):
             return self._coder.ids(self._writer.write(caption, seed=int(torch.randint(2**31, ()))))
         if caption not in self._known:
             if len(self._known) > _MOST_REMEMBERED:

@@ -39,8 +39,10 @@ class ImageTexts(NoNegatives):
     def batches(self, run: RunContext, pairs: int) -> ImageTextBatches:
         return ImageTextBatches(self, run, pairs)
 
-    def held_out(self, run: RunContext, *, pairs: int, at_once: int) -> HeldOut:
+    def held_out(self, run: RunContext, *, pairs: int, at_once: int, split: str = "val") -> HeldOut | None:
         """Images of the validation split with their texts."""
+        if split != "val":
+            return None
         world = World(self.rules, seed=world_seed(run.seed, "val"), device=run.device_name)
         batches, references = [], []
         for first in range(0, pairs, at_once):

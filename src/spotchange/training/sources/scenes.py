@@ -21,7 +21,7 @@ from spotchange.scene import SceneBatch
 from spotchange.scenes.changes import scene_json
 from spotchange.scenes.sampler import World
 from spotchange.scenes.stream import PLAIN_CHOICES, SceneStream, plainest, world_seed
-from spotchange.training.sources.interface import HeldOut, Negatives, RunContext
+from spotchange.training.sources.interface import HeldOut, NegativePlan, Negatives, RunContext
 from spotchange.training.sources.negatives import WrittenNegatives
 from spotchange.training.sources.retokenise import WordTable
 
@@ -45,16 +45,17 @@ class LiveScenes:
     def batches(self, run: RunContext, pairs: int) -> SceneBatches:
         return SceneBatches(self.stream(run, pairs), run.scene_words)
 
-    def held_out(self, run: RunContext, *, pairs: int, at_once: int) -> HeldOut:
-        """Scenes of the world's validation split, the same ones in every process."""
-        return told(self.drawn(run, run.seed, pairs=pairs, at_once=at_once), run)
+    def held_out(self, run: RunContext, *, pairs: int, at_once: int, split: str = "val") -> HeldOut:
+        """Scenes of a split that the world keeps apart, the same ones in every process."""
+        return told(self.drawn(run, run.seed, split, pairs=pairs, at_once=at_once), run)
 
-    def negatives(self, run: RunContext, counts: tuple[int, int, int], *, mirrored: bool = False) -> Negatives:
+    def negatives(self, run: RunContext, plan: NegativePlan, *, mirrored: bool = False) -> Negatives:
         """In ids, on the device, where the model has the scenes' own words; other tokens are written."""
         captions = self.sentences(run)
         if run.scene_words is None:
-            return SceneNegatives(captions, counts=counts)
-        return WrittenNegatives(NegativeWriter(captions_text(captions), counts=counts), run.coder())
+            return SceneNegatives(captions, counts=plan.counts, denials=plan.denials)
+        writer = NegativeWriter(captions_text(captions), counts=plan.counts, denials=plan.denials)
+        return WrittenNegatives(writer, run.coder())
 
     def sentences(self, run: RunContext) -> Tensor:
         """Sentences to retrieve from, as ids of scene words on the device: those of the stream's first scenes."""
@@ -82,11 +83,11 @@ class LiveScenes:
             plain_sentences=self.plain,
         )
 
-    def drawn(self, run: RunContext, seed: int, *, pairs: int, at_once: int) -> dict[str, Any]:
+    def drawn(self, run: RunContext, seed: int, split: str, *, pairs: int, at_once: int) -> dict[str, Any]:
         """Held-out pairs, sentences about each, and the scenes they show."""
         per_batch = min(at_once, pairs) // 2
         stream = self.stream(run, 2 * per_batch)
-        world = World(self.rules, seed=world_seed(seed, "val"), device=run.device_name)
+        world = World(self.rules, seed=world_seed(seed, split), device=run.device_name)
         batches, references, scenes = [], [], []
         for first in range(0, pairs // 2, per_batch):
             drawn = world.scenes(np.arange(first, min(first + per_batch, pairs // 2)))

@@ -10,7 +10,15 @@ import torch
 from torch import Tensor
 
 from spotchange.pairs import PairBatch
-from spotchange.training.sources.interface import Batches, HeldOut, Negatives, NoNegatives, RunContext, Source
+from spotchange.training.sources.interface import (
+    Batches,
+    HeldOut,
+    NegativePlan,
+    Negatives,
+    NoNegatives,
+    RunContext,
+    Source,
+)
 
 MLM, MVCL, FDA, CLASSES = "mlm", "mvcl", "fda", "classes"
 
@@ -42,8 +50,8 @@ class PretrainingTasks(NoNegatives):
 
     source: Source
     weights: Mapping[str, float]
-    counts: tuple[int, int, int]
-    """Hard negatives for each caption, by kind."""
+    plan: NegativePlan
+    """Hard negatives for each caption."""
     single: bool
     """Whether its rows are single images."""
 
@@ -57,11 +65,11 @@ class PretrainingTasks(NoNegatives):
             self.weights,
             seed=run.seed,
             single=self.single,
-            negatives=self.source.negatives(run, self.counts) if needed else _none_needed,
+            negatives=self.source.negatives(run, self.plan) if needed else _none_needed,
         )
 
-    def held_out(self, run: RunContext, *, pairs: int, at_once: int) -> HeldOut | None:
-        return self.source.held_out(run, pairs=pairs, at_once=at_once)
+    def held_out(self, run: RunContext, *, pairs: int, at_once: int, split: str = "val") -> HeldOut | None:
+        return self.source.held_out(run, pairs=pairs, at_once=at_once, split=split)
 
 
 class TaskBatches:
