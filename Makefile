@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 LIGHT := $(VENV)/.light
 FULL := $(VENV)/.full
 
-.PHONY: setup demo test lint format fuzz smoke clean
+.PHONY: setup demo test lint format fuzz smoke mutants clean
 setup: $(FULL)
 
 # What `pip install spotchange` brings: captions, comparisons and scores without torch.
@@ -46,6 +46,10 @@ fuzz: setup
 
 smoke: setup
 	PATH="$(CURDIR)/$(BIN):$$PATH" bash runs/smoke.sh
+
+# Mistakes that no test notices, in the modules that carry numbers: minutes, and no part of the gates.
+mutants: setup
+	$(BIN)/python benchmarks/mutants.py
 
 clean:
 	rm -rf $(VENV) build dist out .pytest_cache .mypy_cache .ruff_cache
