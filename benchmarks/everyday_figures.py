@@ -89,9 +89,8 @@ def table(raw: dict[str, np.ndarray], title: str) -> list[str]:
     placed = raw["placed"][known]
     lines = [f"## {title}: {known.sum()} pairs"]
     lines.append(f"change / none {np.mean((predicted != 0) == (truth != 0)):.4f}")
-    lines.append(
-        f"called changed {np.mean(predicted[truth != 0] != 0):.4f}, false alarms {np.mean(predicted[truth == 0] != 0):.4f}"
-    )
+    hits, alarms = np.mean(predicted[truth != 0] != 0), np.mean(predicted[truth == 0] != 0)
+    lines.append(f"called changed {hits:.4f}, false alarms {alarms:.4f}")
     lines.append(f"kind {np.mean(predicted == truth):.4f}, place {np.mean(raw['on_it'][known][placed]):.4f}")
     by_kind = [
         f"{name} {np.mean(predicted[truth == k] == k):.3f}" for k, name in enumerate(KINDS) if (truth == k).any()

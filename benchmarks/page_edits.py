@@ -61,7 +61,9 @@ def shoot(page: Any, path: Path, *, full: bool = False) -> None:
     page.screenshot(path=str(path), animations="disabled", caret="hide", full_page=full)
 
 
-def make(page: Any, address: str, kind: str, seed: int, folder: Path, name: str, *, full: bool) -> dict[str, Any] | None:
+def make(
+    page: Any, address: str, kind: str, seed: int, folder: Path, name: str, *, full: bool
+) -> dict[str, Any] | None:
     """Open, shoot, edit, shoot; the record of the edit, or None if the page has nothing to edit this way."""
     page.goto(address, wait_until="load")
     if full and page.evaluate("document.documentElement.scrollHeight") > 6000:
@@ -142,7 +144,8 @@ def main() -> None:
             reloads(browser, all_pages, options.out / "reloads")
             browser.close()
             other = driver.chromium.launch(
-                executable_path=options.chromium, args=[*ARGUMENTS, "--font-render-hinting=none", "--disable-skia-runtime-opts"]
+                executable_path=options.chromium,
+                args=[*ARGUMENTS, "--font-render-hinting=none", "--disable-skia-runtime-opts"],
             )
             page = other.new_page(viewport=VIEW)
             for number, (_, address) in enumerate(all_pages):

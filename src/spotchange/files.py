@@ -1,14 +1,19 @@
-"""Writing files so that no reader ever meets half of one."""
+"""Writing files and folders so that no reader ever meets half of one."""
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from spotchange.errors import InputError
+
+LARGEST_INPUT = 2**30  # bytes of a text file
 
 
 @contextmanager
@@ -27,15 +32,52 @@ def atomic_path(target: str | os.PathLike[str]) -> Iterator[Path]:
     temporary = Path(name)
     try:
         yield temporary
-        # mkstemp makes files private; give the result the permissions a plain open() would.
-        umask = os.umask(0)
-        os.umask(umask)
-        temporary.chmod(0o666 & ~umask)
+        temporary.chmod(0o666 & ~_umask())  # mkstemp makes files private
         os.replace(temporary, target)
     except OSError as error:
         raise InputError(f"cannot write {target}: {error.strerror or error}") from error
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def read_input(path: str | os.PathLike[str], *, most_bytes: int = LARGEST_INPUT) -> str:
+    """The text of a file somebody gives us: a real file, of a size that makes sense, in UTF-8.
+
+    Raises:
+        ValueError: it is none of that; the text says which.
+        OSError: it cannot be read.
+    """
+    path = Path(path)
+    if path.exists() and not path.is_file():  # whoever reads a pipe waits until somebody writes into it
+        raise ValueError("is a folder" if path.is_dir() else "is not a file")
+    if path.stat().st_size > most_bytes:
+        raise ValueError(f"has more than {most_bytes:,} bytes")
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"is not UTF-8 text (byte {error.start})") from None
+
+
+def load_json(text: str | bytes, **options: Any) -> Any:
+    """`json.loads` whose only error is `json.JSONDecodeError`, however deep or long the text makes its values."""
+    try:
+        return json.loads(text, **options)
+    except json.JSONDecodeError:
+        raise
+    except RecursionError:
+        raise json.JSONDecodeError("nested too deeply", "", 0) from None
+    except ValueError as error:  # a number of thousands of digits, or bytes that are no text
+        raise json.JSONDecodeError(str(error), "", 0) from None
+
+
+def json_text(value: Any) -> str:
+    """One line of JSON that can be written as UTF-8, whatever names of files it holds."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:  # a file name that is not UTF-8
+        return json.dumps(value, allow_nan=False)
+    return text
 
 
 def write_text(target: str | os.PathLike[str], text: str) -> None:
@@ -51,14 +93,60 @@ def write_bytes(target: str | os.PathLike[str], content: bytes) -> None:
 
 
 @contextmanager
-def only_one_process(lock: Path) -> Iterator[None]:
-    """Let one process of this machine do something while others wait for it."""
+def new_folder(target: Path, *, durable: bool = False) -> Iterator[Path]:
+    """Yield an empty folder beside `target` that takes its name on success and is deleted on any failure.
+
+    A folder of that name stays usable until then and goes afterwards. With `durable` everything is flushed to the
+    disk before the rename; if the machine dies between two renames, `recover_folder` puts the old folder back.
+    """
+    previous = target.with_name(f".{target.name}.previous")
+    fresh: Path | None = None
     try:
-        import fcntl
-    except ImportError:  # Windows: the others would only do the same work twice
-        yield
-        return
-    with lock.open("w") as stream:
-        fcntl.flock(stream, fcntl.LOCK_EX)
-        yield
-    lock.unlink(missing_ok=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if target.exists() and not target.is_dir():
+            raise InputError(f"cannot write the folder {target}: a file is in its place")
+        fresh = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}.new-"))
+        yield fresh
+        fresh.chmod(0o777 & ~_umask())  # mkdtemp makes folders private
+        if durable:
+            for path in (*fresh.rglob("*"), fresh):
+                _flush(path)
+        if target.exists():
+            target.rename(previous)
+        fresh.rename(target)
+        if durable:
+            _flush(target.parent)
+        shutil.rmtree(previous, ignore_errors=True)
+    except OSError as error:
+        raise InputError(f"cannot write {target}: {error.strerror or error}") from error
+    finally:
+        if fresh is not None:
+            shutil.rmtree(fresh, ignore_errors=True)
+
+
+def recover_folder(target: Path) -> None:
+    """Undo a replacement that was cut off: the old folder goes back to its place, half-written ones go away."""
+    previous = target.with_name(f".{target.name}.previous")
+    if previous.exists():
+        if target.exists():
+            shutil.rmtree(previous)
+        else:
+            previous.rename(target)
+    for unfinished in target.parent.glob(f".{target.name}.new-*"):
+        shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def _umask() -> int:
+    """The permissions that new files do not get; it can only be read by setting it."""
+    umask = os.umask(0)
+    os.umask(umask)
+    return umask
+
+
+def _flush(path: Path) -> None:
+    """Onto the disk, so that a rename never outruns its contents."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -5,13 +5,13 @@ Everything else stands on this module; it imports neither torch nor anything of 
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spotchange.errors import DataError
+from spotchange.files import load_json
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -88,6 +88,7 @@ class PairBatch:
     patch_attributes: Tensor | None = None  # int8 (N, 2, patches, 4), -1 where no object
     change_mask: Tensor | None = None  # bool (N, 2, patches)
     answer: Tensor | None = None  # int64 (N, 6): target's color, shape, material, size, new color, new material; -1
+    caption_place: Tensor | None = None  # int64 (N, 2): row of the set, which of its captions; None: the ids alone tell
 
     def __len__(self) -> int:
         return len(self.before)
@@ -108,7 +109,7 @@ class PairBatch:
 def parse_row(line: bytes | str, folder: Path, *, captions_needed: bool = True) -> Row:
     """One line of a metadata file as a row; `DataError` says what is wrong with it."""
     try:
-        values = json.loads(line.decode("utf-8-sig") if isinstance(line, bytes) else line)
+        values = load_json(line.decode("utf-8-sig") if isinstance(line, bytes) else line)
     except UnicodeDecodeError as error:
         raise DataError(f"not UTF-8 text (byte {error.start})") from error
     except (ValueError, RecursionError) as error:

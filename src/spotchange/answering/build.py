@@ -63,13 +63,17 @@ def model_answerer(
     model: str, *, device: str = "auto", threads: int | None = None, runtime: str = "auto"
 ) -> ModelAnswerer:
     """A model folder's network with its calibration."""
-    from spotchange.answering.calibration import Calibration, Familiarity
-    from spotchange.answering.choose_runtime import load_runtime
-    from spotchange.answering.model import ModelAnswerer
+    from spotchange.answering.choose_runtime import start_runtime
 
     folder = model_folder(model)
-    network = load_runtime(folder, runtime=runtime, device=device, threads=threads)
-    return ModelAnswerer(network, calibration=Calibration.read(folder), familiarity=Familiarity.read(folder))
+    network = start_runtime(folder, runtime=runtime, device=device, threads=threads)
+
+    # While the network is being loaded.
+    from spotchange.answering.calibration import read_calibration
+    from spotchange.answering.model import ModelAnswerer
+
+    calibration, familiarity = read_calibration(folder)
+    return ModelAnswerer(network(), calibration=calibration, familiarity=familiarity)
 
 
 def _folder_answerer(name: str, options: LoadOptions) -> Answerer:

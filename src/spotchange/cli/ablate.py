@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from spotchange.cli.output import notes, print_json, tables
-from spotchange.errors import ModelError
+from spotchange.errors import InputError, ModelError
 
 if TYPE_CHECKING:
     from spotchange.config.ablation import Ablation
@@ -27,6 +27,9 @@ def ablate(
     jobs: Annotated[
         int, typer.Option(min=1, help="Cells and seeds trained side by side on the device, each in its own process.")
     ] = 1,
+    only: Annotated[
+        list[str] | None, typer.Option("--only", metavar="CELL", help="Run just these cells (repeat it).")
+    ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
 ) -> None:
@@ -37,6 +40,8 @@ def ablate(
 
     stop = StopRequest(minutes=minutes)
     ablation = Ablation.from_yaml(find_recipe(recipe, within=ABLATIONS), changes)
+    if only:
+        ablation = _only(ablation, only)
     folder = out or Path("out") / "ablations" / ablation.name
 
     from spotchange.training.ablation.parallel import run_side_by_side
@@ -62,6 +67,13 @@ def ablate(
         _print_table(ablation, rows)
     if failed:
         raise ModelError("; ".join(f"{name}: {reason}" for name, reason in failed.items()))
+
+
+def _only(ablation: Ablation, cells: list[str]) -> Ablation:
+    unknown = [name for name in cells if name not in ablation.cells]
+    if unknown:
+        raise InputError(f"no cell is called {', '.join(unknown)}", hint=f"there are: {', '.join(ablation.cells)}")
+    return ablation.model_copy(update={"cells": {name: ablation.cells[name] for name in cells}})
 
 
 def _print_table(ablation: Ablation, rows: list[Row]) -> None:

@@ -8,17 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from spotchange.cli.decoding import Decode
-from spotchange.cli.model_options import MODEL_HELP, ModelOptions, parse_options
-from spotchange.cli.output import notes, print_json, progress, tables
+from spotchange.cli.model_options import MODEL_HELP, ModelOptions, Runtime, parse_options
+from spotchange.cli.output import notes, print_json, progress, show_tables, tables
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from spotchange.data import Row
-    from spotchange.evaluation.run import Evaluation
-
-WIDEST = 1000
-LOOKS = {"system": "bold", "interval": "dim", "constant": "dim italic", "published": ""}
+    from spotchange.evaluation import Evaluation
 
 
 def evaluate(
@@ -40,19 +37,22 @@ def evaluate(
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first N pairs.")] = None,
     model_option: ModelOptions = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    runtime: Runtime = "auto",
     batch_size: Annotated[int, typer.Option(min=1, help="Pairs computed together.")] = 16,
     decode: Annotated[Decode, typer.Option(help="greedy, as the papers decode, or beam.")] = Decode.BEAM,
     beam: Annotated[int, typer.Option(min=1, max=32, help="Sentences kept while searching.")] = 3,
     max_words: Annotated[int, typer.Option(min=1, max=512, help="Longest caption, in tokens.")] = 32,
     meteor: Annotated[bool, typer.Option("--meteor/--no-meteor", help="METEOR takes the longest by far.")] = True,
-    seed: Annotated[int, typer.Option(help="Seed of intervals and tests.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of intervals and tests.")] = 0,
 ) -> None:
     """Caption a split and measure: standard metrics, verdicts, facts, pointing; in total and by change type."""
+    from spotchange.evaluation import EvaluationOptions
+    from spotchange.evaluation import evaluate as run
     from spotchange.evaluation.predictions import SystemOutputs, outputs_of
-    from spotchange.evaluation.run import EvaluationOptions
-    from spotchange.evaluation.run import evaluate as run
 
     beams = 1 if decode is Decode.GREEDY else beam
+    if retrieval and runtime == "auto":
+        runtime = "torch"  # graphs are exported for captions only
     options = EvaluationOptions(
         split=split,
         compare=compare,
@@ -61,6 +61,7 @@ def evaluate(
         limit=limit,
         protocol=protocol,
         device=device,
+        runtime=runtime,
         batch_size=batch_size,
         beams=beams,
         max_words=max_words,
@@ -75,6 +76,7 @@ def evaluate(
                 name,
                 rows,
                 device=device,
+                runtime=runtime,
                 model_options=parse_options(model_option),
                 batch_size=batch_size,
                 beams=beams,
@@ -97,23 +99,11 @@ def evaluate(
 
 
 def _print_tables(evaluation: Evaluation) -> None:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
     from spotchange.evaluation.published import CAVEAT
     from spotchange.reports.tables import tables_of
 
+    show_tables(tables_of(evaluation))
     console = tables()
-    wide = console.options.update(max_width=WIDEST)
-    for table in tables_of(evaluation):
-        drawn = Table(title=table.title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1))
-        for place, name in enumerate(table.header):
-            drawn.add_column(name, justify="left" if place == 0 else "right", no_wrap=True)
-        for line in table.lines:
-            drawn.add_row(*line.cells, style=LOOKS[line.look])
-        # A number cut off would be worse than a line that the terminal wraps.
-        console.width = max(console.width, console.measure(drawn, options=wide).maximum)
-        console.print(drawn)
     console.print(str(evaluation.constant_caption), markup=False, soft_wrap=True)
     for system in evaluation.systems:
         console.print(system.signature, markup=False, soft_wrap=True)

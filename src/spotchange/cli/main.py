@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable
 from typing import Annotated
@@ -10,18 +9,20 @@ from typing import Annotated
 import typer
 
 from spotchange import __version__
-from spotchange.cli import config, data, models
+from spotchange.cli import config, data, models, scenes
 from spotchange.cli.ablate import ablate
 from spotchange.cli.caption import caption
 from spotchange.cli.compare import compare
 from spotchange.cli.evaluate import evaluate
+from spotchange.cli.failures import exit_code_of
 from spotchange.cli.generate import generate
-from spotchange.cli.output import print_error, print_line
+from spotchange.cli.help import HELP_NAMES, PlainGroup
+from spotchange.cli.leaderboard import leaderboard
+from spotchange.cli.output import print_line
 from spotchange.cli.rank import rank
 from spotchange.cli.score import score
 from spotchange.cli.serve import serve
 from spotchange.cli.train import train
-from spotchange.errors import SpotchangeError
 
 app = typer.Typer(
     name="spotchange",
@@ -30,6 +31,8 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
+    cls=PlainGroup,
+    context_settings=HELP_NAMES,
 )
 
 COMMANDS: dict[Callable[..., None], str] = {
@@ -39,13 +42,14 @@ COMMANDS: dict[Callable[..., None], str] = {
     generate: "Example: spotchange generate --pairs 20 --out data/toy --seed 1",
     train: "Example: spotchange train smoke/adapt --out out/adapt",
     ablate: "Example: spotchange ablate smoke --out out/ablation",
+    leaderboard: "Example: spotchange leaderboard out/ablations/leaderboard --html leaderboard.html",
     evaluate: "Example: spotchange evaluate bundled data/toy --split train",
     score: "Example: spotchange score predictions.json references.json",
     serve: "Example: spotchange serve --port 8000",
 }
 for command, example in COMMANDS.items():
     app.command(epilog=example)(command)
-for group in (data, models, config):
+for group in (data, models, scenes, config):
     app.add_typer(group.app, name=group.__name__.rpartition(".")[2])
 
 
@@ -65,15 +69,9 @@ def _common(
 
 
 def main() -> None:
-    """Run the command line: 0 done, 1 a verdict asked for, 2 bad input, 130 interrupted."""
+    """Run the command line: 0 done, 1 a verdict asked for, 2 bad input, 70 our mistake, 130 interrupted."""
     try:
-        app()
-    except SpotchangeError as error:
-        print_error(error)
-        sys.exit(2)
-    except KeyboardInterrupt:
-        sys.exit(130)
-    except BrokenPipeError:
-        # The reader went away (`| head`); the interpreter must not complain while it flushes stdout at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
+        code = app(standalone_mode=False)
+    except BaseException as error:
+        code = exit_code_of(error)
+    sys.exit(code if isinstance(code, int) else 0)

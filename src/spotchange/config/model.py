@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -28,6 +28,12 @@ EVERYDAY_KINDS = (
     "tint",
 )
 
+# A file may say anything; beyond these a model would be asked for that no machine holds.
+WIDEST, DEEPEST = 65_536, 1_000
+Side = Annotated[int, Field(ge=1, le=8192)]
+Channels = Annotated[int, Field(ge=1, le=WIDEST)]
+Depth = Annotated[int, Field(ge=0, le=DEEPEST)]
+
 Architecture = Literal["clip4idc", "clip", "clip-ft", "ft1", "ft2", "conventional", "idc-pcl", "baseline"]
 
 
@@ -37,29 +43,29 @@ class VisionSettings(Settings):
     backbone: Literal["vit", "resnet", "efficientnet-lite0", "features"] = "vit"
     """What sees one picture: a vision transformer, or a grid network with inter layers on top. features: nothing, the
     model reads grid features made elsewhere (IDC-PCL as published, imported without its network)."""
-    image_size: tuple[int, int] = (224, 224)
+    image_size: tuple[Side, Side] = (224, 224)
     """Height and width of the pictures the model sees, in pixels."""
     stem: Literal["clip", "conv"] = "clip"
     """How pixels become patches: CLIP's one convolution, or small convolutions first (for training from nothing)."""
-    patch: int = Field(default=32, ge=1)
+    patch: int = Field(default=32, ge=1, le=1024)
     """Side of a patch, in pixels."""
-    stem_channels: tuple[int, ...] = (64, 128)
+    stem_channels: tuple[Channels, ...] = Field(default=(64, 128), max_length=8)
     """Channels of the conv stem's 3x3 convolutions, each of which halves the picture."""
-    width: int = Field(default=768, ge=1)
+    width: int = Field(default=768, ge=1, le=WIDEST)
     heads: int = Field(default=12, ge=1)
-    layers: int = Field(default=12, ge=0)
+    layers: int = Field(default=12, ge=0, le=DEEPEST)
     """Transformer blocks in all, intra and inter."""
-    n_inter: int | None = Field(default=None, ge=0)
+    n_inter: int | None = Field(default=None, ge=0, le=DEEPEST)
     """Blocks, counted from the last, that look at both pictures at once; null: a quarter of the layers."""
-    mlp_ratio: int = Field(default=4, ge=1)
+    mlp_ratio: int = Field(default=4, ge=1, le=64)
     activation: Literal["quick_gelu", "gelu"] = "quick_gelu"
-    output_width: int = Field(default=512, ge=1)
+    output_width: int = Field(default=512, ge=1, le=WIDEST)
     """Width of the projected tokens that the captioner reads and of the pair's embedding."""
     resnet: str | None = None
     """Where a resnet backbone's weights come from when a run starts: a folder or a hub name; null: random."""
-    resnet_depths: tuple[int, ...] = (3, 4, 6, 3)
+    resnet_depths: tuple[Depth, ...] = Field(default=(3, 4, 6, 3), max_length=8)
     """Blocks of each stage of a resnet backbone: ResNet-50 is 3, 4, 6, 3; ResNet-101 is 3, 4, 23, 3."""
-    resnet_channels: tuple[int, ...] = (256, 512, 1024, 2048)
+    resnet_channels: tuple[Channels, ...] = Field(default=(256, 512, 1024, 2048), max_length=8)
     """Channels of each stage of a resnet backbone."""
     resnet_stride_first: bool = False
     """Where a resnet block halves the grid: in its first 1x1 convolution (the original), or in the 3x3."""
@@ -70,6 +76,9 @@ class VisionSettings(Settings):
     them anew."""
     efficientnet: str | None = None
     """Where an efficientnet-lite0 backbone's weights come from when a run starts: a file; null: random."""
+    efficientnet_frozen: int = Field(default=3, ge=0, le=16)
+    """Blocks of an efficientnet-lite0 backbone that stay as they came, from the first; edges and textures need no
+    more learning, and they are the most pixels."""
     freeze_backbone: bool = False
     """Keep a resnet backbone as it came (the conventional baseline does)."""
 
@@ -112,26 +121,26 @@ class TextSettings(Settings):
 
     encoder: bool = True
     """Whether the model has a text encoder; models shipped for captioning alone leave it out."""
-    width: int = Field(default=512, ge=1)
+    width: int = Field(default=512, ge=1, le=WIDEST)
     """Width of the word embeddings."""
     heads: int = Field(default=8, ge=1)
-    layers: int = Field(default=12, ge=0)
+    layers: int = Field(default=12, ge=0, le=DEEPEST)
     activation: Literal["quick_gelu", "gelu"] = "quick_gelu"
-    context: int = Field(default=77, ge=2)
+    context: int = Field(default=77, ge=2, le=65536)
     """Longest sentence in tokens, begin and end tokens included."""
 
 
 class CaptionerSettings(Settings):
     """The transformer that reads visual tokens and writes words."""
 
-    width: int = Field(default=512, ge=1)
+    width: int = Field(default=512, ge=1, le=WIDEST)
     heads: int = Field(default=8, ge=1)
-    encoder_layers: int = Field(default=3, ge=0)
-    decoder_layers: int = Field(default=3, ge=1)
+    encoder_layers: int = Field(default=3, ge=0, le=DEEPEST)
+    decoder_layers: int = Field(default=3, ge=1, le=DEEPEST)
     dropout: float = Field(default=0.1, ge=0, lt=1)
     memory: Literal["layerwise", "last"] = "layerwise"
     """layerwise: encoder layer i feeds decoder layer i, as published; last: the last feeds all."""
-    language_layers: int = Field(default=3, ge=1)
+    language_layers: int = Field(default=3, ge=1, le=DEEPEST)
     """FT2's layers of language encoder, trained from nothing."""
 
     @model_validator(mode="after")
@@ -146,9 +155,9 @@ class CaptionerSettings(Settings):
 class DifferenceSettings(Settings):
     """IDC-PCL's image difference encoder, as wide as `captioner`; 0 and 0 layers leave it out."""
 
-    single_layers: int = Field(default=1, ge=0)
+    single_layers: int = Field(default=1, ge=0, le=DEEPEST)
     """Layers that see the cells of one picture."""
-    pair_layers: int = Field(default=1, ge=0)
+    pair_layers: int = Field(default=1, ge=0, le=DEEPEST)
     """Layers that see the cells of both."""
 
 
@@ -188,10 +197,10 @@ class HeadSettings(Settings):
     """IDC-PCL's heads for classification data: how many classes there are; null: no such heads."""
     change_types: tuple[str, ...] = ("none", "color", "texture", "add", "drop", "move")
     """Kinds of change, "none" first."""
-    nouns: int = Field(default=0, ge=0)
+    nouns: int = Field(default=0, ge=0, le=1_000_000)
     """Names for single things, and one for what has none, from a second look at a window round each; 0: no such look.
     Needs efficientnet-lite0."""
-    colours: int = Field(default=12, ge=1)
+    colours: int = Field(default=12, ge=1, le=1_000)
     """Colours that the second look tells apart."""
 
     @model_validator(mode="after")
@@ -204,7 +213,7 @@ class HeadSettings(Settings):
 class VocabularySettings(Settings):
     """What the model must know of its tokenizer; `build_model(settings, tokenizer)` fills it in."""
 
-    size: int = Field(default=49408, ge=1)
+    size: int = Field(default=49408, ge=1, le=10_000_000)
     begin: int = 49406
     end: int = 49407
     pad: int = 0
@@ -291,8 +300,16 @@ _SCENE_TOWERS: dict[str, Any] = {
 
 _BASELINE: dict[str, Any] = {
     "architecture": "baseline",
-    # As the published systems see CLEVR-Change: the third stage of a frozen ResNet, 14x14 cells of 1,024 channels.
-    "vision": {"backbone": "resnet", "resnet_stage": 3, "layers": 0, "freeze_backbone": True},
+    # As the published systems see CLEVR-Change: the third stage of a frozen ResNet, 14x14 cells of 1,024 channels. A
+    # fourth one would be computed and carried along for nothing. (ResNet-101: resnet_depths 3, 4, 23.)
+    "vision": {
+        "backbone": "resnet",
+        "resnet_depths": [3, 4, 6],
+        "resnet_channels": [256, 512, 1024],
+        "resnet_stage": 3,
+        "layers": 0,
+        "freeze_backbone": True,
+    },
     "text": {"encoder": False, "context": 48},
     "captioner": None,
     "vocabulary": {"size": 80, "begin": 1, "end": 2, "pad": 0},

@@ -17,7 +17,7 @@ class StreamSource(Settings):
 
     kind: Literal["stream"]
     preset: str = "clevr-change"
-    """Rules of the world: clevr-change or clevr-dc."""
+    """Rules of the world: clevr-change, clevr-dc, or either with -narrow behind it, half the camera's moves."""
     scenes: dict[str, Any] = Field(default_factory=dict)
     """Single rules changed, by their names in the preset, e.g. `camera_jitter: 0.5`; `look` is set by `randomize`."""
     randomize: float | dict[str, float] = 0.0
@@ -106,6 +106,7 @@ class EverydaySource(Settings):
     most_objects: int | None = Field(default=None, ge=1)
     """Use only so many things, for a quick look."""
     most_backgrounds: int | None = Field(default=None, ge=1)
+    """And so many backgrounds."""
 
 
 class MixedSource(Settings):

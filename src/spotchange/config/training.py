@@ -70,7 +70,7 @@ class StageSettings(Settings):
     """What is trained for, how long and on how much at a time."""
 
     objective: Objective
-    """What this stage optimises: `kind` is dense, picture-text, adapt or caption, the rest belongs to that kind."""
+    """What this stage optimises: `kind` is one of those in `config/objectives.py`, the rest belongs to it."""
     steps: int = Field(ge=1)
     """Optimizer updates planned; the schedule spans them, over however many commands."""
     max_minutes: float | None = Field(default=None, gt=0)
@@ -94,7 +94,7 @@ class StageSettings(Settings):
     """Compile with torch.compile. true: every kind of repeated block once, which takes seconds; whole: the objective
     as one graph, which takes a minute and pays where the vocabulary is large or the run long."""
     ema: float | None = Field(default=None, gt=0, lt=1)
-    """Keep a moving average of the weights with this memory a step; it is what is validated and saved."""
+    """Decay per step of a moving average of the weights, which is what is validated and saved."""
 
 
 class ValidationSettings(Settings):
@@ -117,6 +117,9 @@ class ValidationSettings(Settings):
     """A checkpoint as good as the best so far takes its place, as in CLIP4IDC's program; false: the earlier stays."""
     max_words: int | None = Field(default=None, ge=1)
     """Longest caption decoded, in steps; null: as long as those trained on."""
+    keep_captions: bool = False
+    """Write what the best checkpoint said of every pair to `captions.jsonl`, with references and facts: what
+    `spotchange leaderboard` reads."""
 
     test_pairs: int | None = Field(default=None, ge=2)
     """Pairs of a third set that the best checkpoint is judged on once, when the stage has ended: the test split, or
@@ -153,7 +156,7 @@ class Recipe(Settings):
 
     name: str
     """What the run is called in logs and in the model card."""
-    seed: int = 42
+    seed: int = Field(default=42, ge=0, lt=2**63)
     """Of initial weights, data order, augmentation and dropout."""
     out: str | None = None
     """Folder for checkpoints and logs; `--out` wins; default: out/NAME."""

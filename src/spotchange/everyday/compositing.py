@@ -1,22 +1,19 @@
 """From scenes to pictures: backgrounds, shadows and cut-outs laid over each other, light, blur, blocks and noise.
 
-Everything is arithmetic on whole batches, the same on every device. On a GPU the two long chains, laying one more
-thing over all pictures and developing them, are compiled: each becomes one pass over memory.
+On the CPU a thing at a time is laid over all pictures. On a GPU `compositing_kernel.py` does the same for a pixel at a
+time, which passes over memory once instead of some hundred times.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from spotchange.everyday.library import BACKGROUND_SIDE, LEVELS, SIDE, Library
-from spotchange.everyday.nuisances import blurred, developed, noisy, rounded_in_blocks
+from spotchange.everyday.nuisances import blurred, developed, grain_keys, noisy, rounded_in_blocks
 from spotchange.everyday.scenes import HALF, LAYERS, TARGET, Scenes, Things
 
 NOTHING = -1  # label of a pixel that shows the background
@@ -33,17 +30,34 @@ class Pictures:
 
 def compose(library: Library, scenes: Scenes, *, side: int) -> Pictures:
     """Both pictures of every scene, `side` pixels wide and high."""
-    lay, develop = (_lay, developed) if library.device.type == "cpu" else (_compiled("lay"), _compiled("develop"))
+    order = scenes.things.bottom.argsort(dim=2, stable=True)
+    things = scenes.things.in_order(order)
+    level = _levels(things, side)
+    is_target = ((order == TARGET) | (order == HALF)).float()
+    on_gpu = library.device.type == "cuda"
+    if on_gpu:
+        from spotchange.everyday.compositing_kernel import compose_in_one_pass, finish_in_one_pass
+
+        pixels, changed, label = compose_in_one_pass(library, scenes, things, order, level, is_target, side=side)
+    else:
+        pixels, changed, label = compose_step_by_step(library, scenes, things, order, level, is_target, side=side)
+    pixels = blurred(pixels.flatten(0, 1), scenes.looks.blur.flatten())
+    pixels = rounded_in_blocks(pixels, scenes.looks.coarse.flatten())
+    amount, keys = scenes.looks.noise.flatten(), grain_keys(scenes.numbers, scenes.seed)
+    finished = finish_in_one_pass(pixels, amount, keys) if on_gpu else noisy(pixels, amount, keys)
+    return Pictures(pixels=finished.unflatten(0, (-1, 2)), changed=changed, label=label)
+
+
+def compose_step_by_step(
+    library: Library, scenes: Scenes, things: Things, order: Tensor, level: Tensor, is_target: Tensor, *, side: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Developed pixels (scenes, 2, 3, side, side), `changed` and `label`, a thing at a time over all pictures."""
     place_x, place_y = _places(scenes, side)
     red, green, blue = _background(library, scenes, place_x, place_y)
     changed = torch.zeros_like(red)
     label = torch.full_like(red, NOTHING)
-    order = scenes.things.bottom.argsort(dim=2, stable=True)
-    things = scenes.things.in_order(order)
-    level = _levels(things, side)
     offset = library.offsets[things.view].gather(3, level[..., None])[..., 0]
     soft = library.offsets[things.view][..., 2]
-    is_target = ((order == TARGET) | (order == HALF)).float()
     for layer in range(LAYERS):
         chosen = _of_layer(things, layer)
         canvas = (red, green, blue, changed, label)
@@ -51,13 +65,9 @@ def compose(library: Library, scenes: Scenes, *, side: int) -> Pictures:
         tile = (offset[..., layer, None, None], _column(SIDE >> level[..., layer]), soft[..., layer, None, None])
         marks = (_column(is_target[..., layer]), _column(order[..., layer]))
         light = (*(_column(scenes.light[:, each, None]) for each in range(3)), _column(scenes.contact[:, None]))
-        red, green, blue, changed, label = lay(canvas, where, chosen, tile, marks, light)
-    pixels = develop(torch.stack([red, green, blue], dim=2), place_x, place_y, *_look_columns(scenes))
-    pixels = blurred(pixels.flatten(0, 1), scenes.looks.blur.flatten())
-    pixels = rounded_in_blocks(pixels, scenes.looks.coarse.flatten())
-    pixels = noisy(pixels, scenes.looks.noise.flatten(), scenes.numbers, scenes.seed)
-    pixels = (pixels * 255).round().clamp(0, 255).to(torch.uint8).unflatten(0, (-1, 2))
-    return Pictures(pixels=pixels, changed=changed, label=label.to(torch.int8))
+        red, green, blue, changed, label = _lay(canvas, where, chosen, tile, marks, light)
+    pixels = developed(torch.stack([red, green, blue], dim=2), place_x, place_y, *_look_columns(scenes))
+    return pixels, changed, label.to(torch.int8)
 
 
 def _places(scenes: Scenes, side: int) -> tuple[Tensor, Tensor]:
@@ -99,9 +109,10 @@ def _looked_up(atlas: Tensor, offset: Tensor, side: Tensor, u: Tensor, v: Tensor
         (atlas[next_row + left.long()], (1 - part_x) * part_y),
         (atlas[next_row + right.long()], part_x * part_y),
     )
-    channels = []
+    channels: list[Tensor] = []
     for shift in (0, 8, 16, 24):
-        channels.append(sum(((packed >> shift) & 255).float() * weight for packed, weight in corners) / 255)
+        parts = [((packed >> shift) & 255).float() * weight for packed, weight in corners]
+        channels.append((parts[0] + parts[1] + parts[2] + parts[3]) / 255)
     return tuple(channels)
 
 
@@ -183,12 +194,6 @@ def _look_columns(scenes: Scenes) -> tuple[Tensor, ...]:
         looks.shade[..., None, None],
         looks.veil[..., None, None],
     )
-
-
-@cache
-def _compiled(name: str) -> Callable[..., Any]:
-    """One pass over memory where single operations would take fifty; kept, since compiling takes seconds."""
-    return torch.compile({"lay": _lay, "develop": developed}[name], dynamic=False)
 
 
 def pooled(values: Tensor, grid: tuple[int, int]) -> Tensor:

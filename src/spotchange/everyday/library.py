@@ -144,3 +144,13 @@ def _background(encoded: bytes) -> npt.NDArray[np.int32]:
 
 def _packed(rgba: npt.NDArray[np.uint8]) -> npt.NDArray[np.int32]:
     return np.ascontiguousarray(rgba.reshape(-1, 4)).view("<i4")[:, 0]
+
+
+def bundled_library() -> Path:
+    """Where the library that ships lies."""
+    from importlib import resources
+
+    folder = Path(str(resources.files("spotchange"))) / "assets" / "everyday-library"
+    if not (folder / OBJECTS).exists():
+        raise DataError("this build of spotchange carries no everyday things", hint="name a folder with --library")
+    return folder

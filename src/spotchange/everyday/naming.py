@@ -20,8 +20,6 @@ _ROOM = 1.12  # how much wider than the warm cells the window is
 _NARROWEST = 0.09
 # In which picture the thing is to be seen: before, after.
 SHOWN = {"add": (False, True), "drop": (True, False)}
-_PLURAL = {"headphones", "scissors", "glasses", "sunglasses", "trousers", "skis", "grapes", "cherries", "pancakes"}
-_PLURAL |= {"french fries", "toy dishes", "pliers", "drawers"}
 _MASS = {
     "toy food",
     "toy furniture",
@@ -37,8 +35,21 @@ _MASS = {
 }
 _MASS |= {"furniture", "clothing", "food", "tableware", "electronics", "packaging", "paper", "stationery", "sweets"}
 _MASS |= {"cutlery", "sports gear", "corn", "fire", "popcorn", "nature", "roast chicken", "headwear", "cardboard"}
-# What is said in place of families that no one would call by their name.
+# What is said in place of families that no one would call by their name, and of nouns that are plural.
 _SPOKEN = {
+    "headphones": "pair of headphones",
+    "scissors": "pair of scissors",
+    "glasses": "pair of glasses",
+    "sunglasses": "pair of sunglasses",
+    "trousers": "pair of trousers",
+    "pliers": "pair of pliers",
+    "skis": "pair of skis",
+    "grapes": "bunch of grapes",
+    "cherries": "bunch of cherries",
+    "pancakes": "stack of pancakes",
+    "french fries": "portion of french fries",
+    "toy dishes": "set of toy dishes",
+    "drawers": "chest of drawers",
     "furniture": "piece of furniture",
     "clothing": "piece of clothing",
     "food": "food item",
@@ -120,7 +131,7 @@ def phrase(name: Name, article: str, *, with_colour: bool = True, new: bool = Fa
         return " ".join(["something", *(["new"] if new else []), *([colour] if colour else [])])
     words = [*(["new"] if new else []), *([colour] if colour else []), noun]
     if article == "a":
-        bare = name.noun in _PLURAL or (name.noun in _MASS and name.noun not in _SPOKEN)
+        bare = name.noun in _MASS and name.noun not in _SPOKEN
         return " ".join(words) if bare else f"{indefinite(words[0])} {' '.join(words)}"
     return " ".join([article, *words]) if article else " ".join(words)
 

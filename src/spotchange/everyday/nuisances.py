@@ -12,7 +12,7 @@ from torch import Tensor
 from spotchange.everyday.chance import hashed, unit
 
 _BLOCK = 8
-_BOXES = (3, 7, 13)  # widths of the boxes that stand for blur 1, 2 and 3, each laid twice
+_SHRUNK = (4, 8)  # how much smaller the pictures are that stand for blur 2 and 3
 
 
 def developed(
@@ -39,64 +39,72 @@ def developed(
 
 
 def blurred(pixels: Tensor, amount: Tensor) -> Tensor:
-    """(pictures, 3, side, side) and 0 to 3 a picture: between four stages of blur."""
-    stages = [pixels]
-    for box in _BOXES:
-        once = F.avg_pool2d(pixels, box, stride=1, padding=box // 2, count_include_pad=False)
-        stages.append(F.avg_pool2d(once, box, stride=1, padding=box // 2, count_include_pad=False))
+    """(pictures, 3, side, side) and 0 to 3 a picture: between four stages of blur, the wide ones made small."""
+    stages = [pixels, _boxed(_boxed(pixels))]
+    for shrunk in _SHRUNK:
+        small = _boxed(F.avg_pool2d(pixels, shrunk))
+        stages.append(F.interpolate(small, size=pixels.shape[2:], mode="bilinear", align_corners=False))
     result = torch.zeros_like(pixels)
     for stage, picture in enumerate(stages):
         share = (1 - (amount - stage).abs()).clamp(min=0)
-        result = result + share[:, None, None, None] * picture
+        result.addcmul_(share[:, None, None, None], picture)
     return result
+
+
+def _boxed(pixels: Tensor) -> Tensor:
+    return F.avg_pool2d(pixels, 3, stride=1, padding=1, count_include_pad=False)
 
 
 def rounded_in_blocks(pixels: Tensor, coarse: Tensor) -> Tensor:
     """What JPEG does to (pictures, 3, side, side): brightness and colour of blocks of 8 x 8, rounded by frequency."""
-    to_ycc, to_rgb = _colour_maps(pixels.device)
-    cosines = _cosines(pixels.device)
-    planes = torch.einsum("ij,njhw->nihw", to_ycc, pixels)
-    blocks = planes.unflatten(3, (-1, _BLOCK)).unflatten(2, (-1, _BLOCK))  # (n, 3, rows, 8, columns, 8)
-    waves = torch.einsum("ab,ncrbsd,ed->ncrase", cosines, blocks, cosines)
-    steps = _steps(pixels.device)[None, :, None, :, None, :] * coarse[:, None, None, None, None, None]
-    waves = torch.where(steps > 0, (waves / steps.clamp(min=1e-6)).round() * steps, waves)
-    blocks = torch.einsum("ba,ncrbsd,de->ncrase", cosines, waves, cosines)
-    planes = blocks.flatten(4, 5).flatten(2, 3)
-    return torch.einsum("ij,njhw->nihw", to_rgb, planes)
+    forth, back, steps = _block_maps(pixels.device)
+    rows, columns = pixels.shape[2] // _BLOCK, pixels.shape[3] // _BLOCK
+    blocks = pixels.view(-1, 3, rows, _BLOCK, columns, _BLOCK).permute(0, 2, 4, 1, 3, 5).reshape(-1, 3 * _BLOCK**2)
+    waves = (blocks @ forth).view(len(pixels), rows * columns, -1)
+    step = (steps * coarse[:, None])[:, None]  # (pictures, 1, frequencies)
+    fine = coarse[:, None, None] <= 0
+    waves = torch.where(fine, waves, (waves / step.clamp(min=1e-6)).round_() * step)
+    blocks = (waves.flatten(0, 1) @ back).view(-1, rows, columns, 3, _BLOCK, _BLOCK)
+    return blocks.permute(0, 3, 1, 4, 2, 5).reshape(pixels.shape)
 
 
-def noisy(pixels: Tensor, amount: Tensor, numbers: Tensor, seed: int) -> Tensor:
-    """Grain, the same for a scene wherever it is drawn."""
+def grain_keys(numbers: Tensor, seed: int) -> Tensor:
+    """Where each picture's grain begins: int64 (2 scenes,)."""
+    key = hashed(numbers * 7919 + seed)
+    return torch.stack([key, hashed(key + 1)], dim=1).flatten()
+
+
+def noisy(pixels: Tensor, amount: Tensor, keys: Tensor) -> Tensor:
+    """Grain, the same for a scene wherever it is drawn, and pixels from 0 to 1 as bytes."""
     height, width = pixels.shape[2:]
     place = torch.arange(height * width, device=pixels.device).view(height, width)
-    key = hashed(numbers * 7919 + seed)
-    key = torch.stack([key, hashed(key + 1)], dim=1).flatten()[:, None, None]
-    first, second = hashed(place + key), hashed(place + key + 77_777_777)
+    first = unit(hashed(place + keys[:, None, None]))
+    second = unit(hashed(place + keys[:, None, None] + 77_777_777))
     # Two numbers a pixel make three channels: grain is mostly brightness.
-    bright = unit(first) + unit(second) - 1
-    tints = [unit(first) - 0.5, unit(second) - 0.5, 0.5 - unit(first)]
-    grain = torch.stack([2.0 * bright + tint for tint in tints], dim=1)
-    return pixels + amount[:, None, None, None] * grain
+    bright = 2.0 * (first + second - 1)
+    grain = torch.stack([bright + first - 0.5, bright + second - 0.5, bright + 0.5 - first], dim=1)
+    return ((pixels + amount[:, None, None, None] * grain) * 255 + 0.5).floor().clamp(0, 255).to(torch.uint8)
 
 
 @cache
-def _cosines(device: torch.device) -> Tensor:
+def _block_maps(device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+    """From a block's 192 numbers to its waves of brightness and colour, back, and the waves' steps."""
+    to_ycc = torch.tensor([[0.299, 0.587, 0.114], [-0.168736, -0.331264, 0.5], [0.5, -0.418688, -0.081312]])
+    cosines = torch.kron(_cosines(), _cosines())  # (64, 64): two directions at once
+    forth = torch.kron(to_ycc, cosines).T
+    return forth.to(device), torch.linalg.inv(forth).to(device), _steps().flatten().to(device)
+
+
+def _cosines() -> Tensor:
     frequency, place = torch.arange(_BLOCK)[:, None], torch.arange(_BLOCK)[None]
     waves = torch.cos(math.pi * (2 * place + 1) * frequency / (2 * _BLOCK)) * math.sqrt(2 / _BLOCK)
     waves[0] /= math.sqrt(2)
-    return waves.to(device)
+    return waves
 
 
-@cache
-def _steps(device: torch.device) -> Tensor:
+def _steps() -> Tensor:
     """(3, 8, 8): rounding at quality one half, for pixels from 0 to 1: finer frequencies and colour more coarsely."""
     down, across = torch.arange(_BLOCK)[:, None], torch.arange(_BLOCK)[None]
     luma = (14 + 6.5 * (down + across)) / 255
     chroma = (20 + 13.0 * (down + across)).clamp(max=110) / 255
-    return torch.stack([luma, chroma, chroma]).to(device)
-
-
-@cache
-def _colour_maps(device: torch.device) -> tuple[Tensor, Tensor]:
-    to_ycc = torch.tensor([[0.299, 0.587, 0.114], [-0.168736, -0.331264, 0.5], [0.5, -0.418688, -0.081312]])
-    return to_ycc.to(device), torch.linalg.inv(to_ycc).to(device)
+    return torch.stack([luma, chroma, chroma])

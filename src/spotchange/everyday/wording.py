@@ -7,9 +7,12 @@ thing there is, and no name is a guess of the language.
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from typing import TYPE_CHECKING
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -125,7 +128,8 @@ def _tables(device: torch.device) -> dict[str, Tensor]:
         starts[name] = len(phrases)
         phrases += list(texts)
     names = list(FACTS)
-    phrase, asked, first, count = [], [], [], []
+    phrase: list[list[int]] = []
+    asked, first, count = [], [], []
     for kind in KINDS:
         first.append(len(phrase))
         count.append(len(FRAMES[kind]))
@@ -177,3 +181,41 @@ def frame_text(ids: list[int]) -> str:
         if number >= len(SPECIAL):
             words.append(TOKENS[number])
     return " ".join(words)
+
+
+def frame_kind(text: str) -> str | None:
+    """The kind of change that a frame says; None for what is no frame."""
+    return next((kind for kind, pattern in _frame_patterns() if pattern.fullmatch(text)), None)
+
+
+@cache
+def _frame_patterns() -> list[tuple[str, re.Pattern[str]]]:
+    patterns = []
+    for kind, frames in FRAMES.items():
+        for frame in frames:
+            pattern = re.escape(frame)
+            for fact, phrases in FACTS.items():
+                pattern = pattern.replace(re.escape(fact), "(?:" + "|".join(map(re.escape, phrases)) + ")")
+            patterns.append((kind, re.compile(pattern)))
+    return patterns
+
+
+def plain_frame(kind: str, heat: npt.NDArray[np.floating]) -> str:
+    """A kind's first frame with the places that the heat (2, rows, columns) shows; unknown facts are left out."""
+    frame = FRAMES[kind][0].replace(" {colour}", " another color")
+    for fact, picture in (("{before}", 0), ("{after}", 1)):
+        frame = frame.replace(fact, PLACES[_hottest_place(heat[picture])])
+    way = DIRECTIONS[_direction(heat)]
+    return frame.replace("{way}", way).replace("is now {size}", "has another size")
+
+
+def _hottest_place(heat: npt.NDArray[np.floating]) -> int:
+    row, column = np.unravel_index(int(heat.argmax()), heat.shape)
+    y, x = (row + 0.5) / heat.shape[0], (column + 0.5) / heat.shape[1]
+    return int(3 * ((y > 0.36) + (y > 0.64)) + (x > 0.36) + (x > 0.64))
+
+
+def _direction(heat: npt.NDArray[np.floating]) -> int:
+    before, after = (np.unravel_index(int(each.argmax()), each.shape) for each in heat)
+    down, across = int(after[0]) - int(before[0]), int(after[1]) - int(before[1])
+    return int(across > 0) if abs(across) >= abs(down) else 2 + int(down > 0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +10,7 @@ from torch import nn
 
 from spotchange.config.model import ModelSettings, VocabularySettings
 from spotchange.errors import ConfigError, ModelError
+from spotchange.files import load_json
 from spotchange.models.baselines.build import build_baseline
 from spotchange.models.build_idc_pcl import build_idc_pcl
 from spotchange.models.caption_decoder import CaptionDecoder
@@ -79,7 +79,7 @@ def preprocessor_for(settings: ModelSettings) -> Preprocessor:
     config = Path(settings.vision.resnet or "") / "preprocessor_config.json"
     if not config.is_file():
         return Preprocessor(image_size=size, mean=IMAGENET_MEAN, std=IMAGENET_STD)
-    mean, std = normalisation_in(json.loads(config.read_text(encoding="utf-8")))
+    mean, std = normalisation_in(load_json(config.read_text(encoding="utf-8")))
     return Preprocessor(image_size=size, mean=mean, std=std)
 
 
@@ -157,7 +157,9 @@ def _backbone(settings: ModelSettings) -> nn.Module:
     if vision.backbone == "efficientnet-lite0":
         from spotchange.models.vision.efficientnet import EfficientGridEncoder
 
-        return EfficientGridEncoder(grid=vision.grid, width=vision.width, pretrained=vision.efficientnet)
+        return EfficientGridEncoder(
+            grid=vision.grid, width=vision.width, pretrained=vision.efficientnet, frozen=vision.efficientnet_frozen
+        )
     return picture_encoder(vision)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from collections.abc import Callable
@@ -15,9 +16,10 @@ from torch import Tensor
 
 from spotchange.config.training import Recipe
 from spotchange.errors import ConfigError, ModelError
+from spotchange.files import recover_folder, write_text
 from spotchange.models.weights.folder import read_weights
 from spotchange.training import distributed
-from spotchange.training.checkpoints import BEST, LAST, load_state, recover, replace_folder, save_state
+from spotchange.training.checkpoints import BEST, LAST, load_state, replace_folder, save_state
 from spotchange.training.compilation import compile_regions
 from spotchange.training.ema import WeightAverage
 from spotchange.training.log import RunLog
@@ -26,13 +28,15 @@ from spotchange.training.optimizers import build_optimizer, set_rates
 from spotchange.training.randomness import random_state, restore_random_state
 from spotchange.training.schedules import rate_factor
 from spotchange.training.selection import Selection
-from spotchange.training.sources.base import BatchSource
+from spotchange.training.sources.interface import Batches
 from spotchange.training.stopping import StopRequest
 from spotchange.training.validation import Validator
 
+CAPTIONS = "captions.jsonl"
+
 
 class Trainer:
-    """One stage of training; everything it needs comes ready-made from `training.setup`."""
+    """One stage of training; everything it needs comes ready-made from `training/run.py`."""
 
     def __init__(
         self,
@@ -40,7 +44,7 @@ class Trainer:
         *,
         accelerator: Accelerator,
         objective: Objective,
-        source: BatchSource,
+        source: Batches,
         validator: Validator | None,
         tester: Validator | None = None,
         save_model: Callable[[Path], None],
@@ -69,8 +73,8 @@ class Trainer:
 
     def run(self, *, resume: bool, stop: StopRequest) -> dict[str, Any]:
         """Train until the plan is done or `stop` says so; returns where the run stands."""
-        recover(self.out / LAST)
-        recover(self.out / BEST)
+        recover_folder(self.out / LAST)
+        recover_folder(self.out / BEST)
         if resume:
             self._restore(load_state(self.out / LAST))
         log = RunLog(
@@ -87,7 +91,8 @@ class Trainer:
 
     def _train(self, log: RunLog, stop: StopRequest) -> dict[str, Any]:
         self._began, self._elapsed_before = time.monotonic(), self.elapsed
-        log.event("start", step=self.step, name=self.recipe.name, processes=distributed.count())
+        learning = sum(each.numel() for each in self.objective.parameters() if each.requires_grad)
+        log.event("start", step=self.step, name=self.recipe.name, processes=distributed.count(), parameters=learning)
         mark = (time.monotonic(), self.step)
         self.finished = self.step >= self.stage.steps
         stopping = self.finished
@@ -164,6 +169,9 @@ class Trainer:
         if better and self.accelerator.is_main_process:
             with self._averaged():
                 replace_folder(self.out / BEST, self.save_model)
+            if self.validator is not None and self.recipe.validation.keep_captions:
+                lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in self.validator.said)
+                write_text(self.out / CAPTIONS, "".join(lines))
         self.accelerator.wait_for_everyone()
 
     def _test(self, log: RunLog, tester: Validator) -> None:

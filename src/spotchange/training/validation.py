@@ -3,32 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from spotchange.language.grammar import says_no_change
+from spotchange.language import says_no_change
 from spotchange.metrics import Scorer
 from spotchange.models.interface import DecodingOptions
-from spotchange.pairs import PairBatch
+from spotchange.pairs import CHANGE_TYPES
 from spotchange.training.objectives.base import Objective
+from spotchange.training.sources.interface import HeldOut
 
 SHOWN = ("BLEU-4", "ROUGE-L", "CIDEr-D")
-
-
-@dataclass(frozen=True, kw_only=True)
-class HeldOut:
-    """Pairs that training never sees."""
-
-    batches: list[PairBatch]
-    references: list[list[str]]
-    """Sentences about each pair, in the order of the batches."""
-    check: Callable[[list[str]], list[bool]] | None = None
-    """For generated scenes: which sentences are true and name only what changed."""
-
-    def __len__(self) -> int:
-        return len(self.references)
 
 
 class Validator:
@@ -39,6 +26,8 @@ class Validator:
         self.decode = decode
         self.options = DecodingOptions(method="greedy", max_words=max_words)
         self._scorer: Scorer | None = None
+        self.said: list[dict[str, Any]] = []
+        """Of the last validation: every pair's caption with its references, kind of change and, if known, its truth."""
 
     @torch.no_grad()
     def judge(self, objective: Objective) -> dict[str, float]:
@@ -117,7 +106,20 @@ class Validator:
             # Apart, because whoever always says "no change" has half of all facts right and none of these.
             of_changes = [right for right, kind in zip(true, kinds_told, strict=True) if kind != 0]
             results["change_facts"] = sum(of_changes) / max(1, len(of_changes))
+        self._keep(captions, kinds_told, None if self.held_out.check is None else true)
         return results
+
+    def _keep(self, captions: list[str], kinds: list[int], true: list[bool] | None) -> None:
+        self.said = [
+            {
+                "id": str(number),
+                "caption": caption,
+                "references": self.held_out.references[number],
+                "change_type": CHANGE_TYPES[kind] if 0 <= kind < len(CHANGE_TYPES) else None,
+                "fact": None if true is None else bool(true[number]),
+            }
+            for number, (caption, kind) in enumerate(zip(captions, kinds, strict=True))
+        ]
 
 
 def _ranks(similarity: Tensor, right: Tensor) -> Tensor:

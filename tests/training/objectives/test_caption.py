@@ -8,7 +8,11 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from spotchange.config.model import ModelSettings
 from spotchange.config.objectives import CaptionSettings
+from spotchange.errors import ConfigError
+from spotchange.models.build import build_model
+from spotchange.training.objectives.adapt import contrastive_loss
 from spotchange.training.objectives.caption import CaptionObjective
 
 HALF = {"mean": (0.5,) * 3, "std": (0.25,) * 3}
@@ -56,3 +60,26 @@ def test_dense_truth_adds_to_the_loss_and_trains_the_heads(tiny_model, make_batc
     results["loss"].backward()
     assert tiny_model.change_head.outer.weight.grad.abs().sum() > 0
     assert tiny_model.patch_change_head.outer.weight.grad.abs().sum() > 0
+
+
+def test_contrast_beside_the_words_knows_one_kind_of_denial(tiny_model, make_batch) -> None:
+    objective = CaptionObjective(tiny_model, CaptionSettings(kind="caption", contrast=0.5), **HALF).eval()
+    assert objective.ranks
+    batch = make_batch(8, 1)
+    results = objective(batch)
+    words = CaptionObjective(tiny_model, CaptionSettings(kind="caption"), **HALF).eval()(batch)["loss"]
+    assert torch.allclose(results["loss"], words + 0.5 * results["contrast"])
+    pairs = objective.seen_embedding(batch)
+    texts = tiny_model.embed_text(batch.caption_ids, batch.caption_mask)
+    scale = tiny_model.logit_scale.exp()
+    one_denial = torch.tensor([1, 0, 2, 0, 3, 0, 4, 0])  # distractors, at odd rows, are not each other's negatives
+    assert torch.allclose(results["contrast"], 0.5 * contrastive_loss(pairs, texts, scale, one_denial))
+    assert not torch.allclose(results["contrast"], 0.5 * contrastive_loss(pairs, texts, scale, torch.arange(8)))
+    results["loss"].backward()
+    assert tiny_model.text_encoder.projection.weight.grad.abs().sum() > 0
+
+
+def test_contrast_needs_a_text_tower() -> None:
+    model = build_model(ModelSettings.model_validate({"preset": "spotchange-tiny", "text": {"encoder": False}}))
+    with pytest.raises(ConfigError, match="ranks"):
+        CaptionObjective(model, CaptionSettings(kind="caption", contrast=1.0), **HALF)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from spotchange.files import load_json
 from spotchange.images import SUFFIXES
 from spotchange.pairs import PixelBox
 
@@ -89,7 +89,7 @@ class Importer:
 def read_json(path: Path, problems: Problems, expected: type[dict[str, Any]] | type[list[Any]]) -> Any:
     """An annotation file, or None with the problem noted."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = load_json(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         problems.add(path, "does not exist")
         return None

@@ -14,7 +14,7 @@ from spotchange.data.caches.features import FeatureRow
 from spotchange.data.negatives.falsehood import is_false_of_picture
 from spotchange.data.negatives.retrieval import NegativeWriter
 from spotchange.errors import DataError
-from spotchange.files import write_text
+from spotchange.files import load_json, write_text
 
 _ROWS_A_TASK = 256
 _writer: NegativeWriter | None = None  # of this worker process
@@ -33,7 +33,7 @@ def stored_negatives(
     path = folder / f"hard_negatives-{'-'.join(map(str, counts))}{kind}.json"
     if path.is_file():
         try:
-            kept: list[list[str]] = json.loads(path.read_text(encoding="utf-8"))
+            kept: list[list[str]] = load_json(path.read_text(encoding="utf-8"))
         except ValueError as error:
             raise DataError(f"{path} is damaged: {error}", hint="delete it") from error
         if len(kept) == sum(len(row.captions) for row in rows):

@@ -1,4 +1,4 @@
-"""Capt-Dual-Att, an ablation of DUDA's paper: its two maps, and one LSTM fed a fixed combination.
+"""After Capt-Dual-Att, an ablation of DUDA's paper: its two maps, and one LSTM fed a fixed combination.
 
 The maps are DUDA's own. No code of the speaker was published: that it reads [before; after; difference] with every word
 is a guess.
@@ -21,7 +21,7 @@ from spotchange.models.baselines.skeleton import Reading, Seen
 class CaptDualAtt(LstmSystem):
     """Capt-Dual-Att."""
 
-    title = "Capt-Dual-Att"
+    title = "after Capt-Dual-Att"
     published = "Capt-Dual-Att (2019)"
     weights: ClassVar[dict[str, float]] = {"map_sum": 2.5e-3}
     attends = False

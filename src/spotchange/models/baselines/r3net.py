@@ -1,6 +1,7 @@
-"""R3Net+SSP (Tu et al. 2021): each cell minus what the same cell of the other image explains, and predicted tags.
+"""After R3Net+SSP (Tu et al. 2021): each cell minus what the same cell of the other image explains, and predicted tags.
 
-After the published code's structure and losses; widths are its own where known. Its 50 tag words are CLEVR-Change's;
+In the spirit of the published code, whose structure and losses it has; its number of weights (8,057,752) is missed by
+65,536, so a piece is unknown. Its 50 tag words are CLEVR-Change's;
 with other words they are the first 50 content words.
 `as_published`: its loader seeds the random generator for every item, so "before" and distractor are never exchanged.
 """
@@ -57,7 +58,7 @@ class MatchDetector(DualMap):
 class R3Net(DynamicSystem):
     """R3Net+SSP."""
 
-    title = "R3Net+SSP"
+    title = "after R3Net+SSP"
     published = "R3Net+SSP (2021)"
     weights: ClassVar[dict[str, float]] = {**DynamicSystem.weights, "tags": 0.1}
     tag_of_word: Tensor

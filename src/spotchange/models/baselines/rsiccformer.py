@@ -82,6 +82,7 @@ class RsiccFormer(System):
     """RSICCformer."""
 
     title = "RSICCformer"
+    published = "RSICCformer (2022)"
     swap = 0.0  # its data have no distractors
 
     def __init__(

@@ -28,7 +28,7 @@ class System(nn.Module, ABC):
     title: ClassVar[str]
     """As tables show it: "after NAME" where only a paper or its abstract is known."""
     published: ClassVar[str | None] = None
-    """Its name among the published rows of CLEVR-Change."""
+    """Its name among the published rows."""
     weights: ClassVar[dict[str, float]] = {}
     """Auxiliary losses by name, with the published weights."""
     swap: ClassVar[float] = 0.5
@@ -95,11 +95,10 @@ class Baseline(nn.Module):
             cells = self.encoder(before, after)
             before, after = cells[:, 0], cells[:, 1]
         seen = self.system.look(before, after)
-        apart = 1 - F.cosine_similarity(before, after, dim=-1)  # (pairs, cells)
         features = torch.cat([before.mean(dim=1), after.mean(dim=1)], dim=-1)
-        return VisualState(
-            tokens=seen["memory"], grid=self.grid, features=features, extras={**seen, "cell_distance": apart}
-        )
+        if not self.training:  # for heat maps of systems that have none of their own
+            seen = {**seen, "cell_distance": 1 - F.cosine_similarity(before, after, dim=-1)}
+        return VisualState(tokens=seen["memory"], grid=self.grid, features=features, extras=seen)
 
     def caption_logits(self, state: VisualState, ids: Tensor) -> Tensor:
         """Scores of the word after each of `ids` (pairs, words): (pairs, words, vocabulary)."""
@@ -128,7 +127,8 @@ class Baseline(nn.Module):
 def _resampled(heat: Tensor, grid: tuple[int, int]) -> Tensor:
     """(pairs, 2, cells) on the model's grid; systems that pooled it have a smaller one of the same shape."""
     if heat.shape[-1] == grid[0] * grid[1]:
-        return heat.unflatten(-1, grid)
+        result: Tensor = heat.unflatten(-1, grid)
+        return result
     rows = round((heat.shape[-1] * grid[0] / grid[1]) ** 0.5)
     return F.interpolate(heat.unflatten(-1, (rows, -1)), size=grid, mode="nearest")
 

@@ -1,8 +1,8 @@
-"""SMART (Tu et al. 2024): class tokens and attention between the images, gated differences, kinds of words.
+"""After SMART (Tu et al. 2024): class tokens and attention between the images, gated differences, kinds of words.
 
-After the published code's structure and losses. Chosen here: learned row and column vectors instead of the third-party
-relative positions, widths of the gates, kinds of words from our own list. `as_published`: the second image asks the
-first one's new values instead of the old.
+In the spirit of the published code, whose structure and losses it has. Guessed: learned row and column vectors instead
+of the third-party relative positions, widths of the gates, kinds of words from our own list. `as_published`: the second
+image asks the first one's new values instead of the old.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class GatedSpeaker(TuSpeaker):
 class Smart(System):
     """SMART."""
 
-    title = "SMART"
+    title = "after SMART"
     published = "SMART (2024)"
     weights: ClassVar[dict[str, float]] = {"map_sum": 2.5e-3, "kinds": 0.4, "pair": 0.1}
     kind_of_word: Tensor

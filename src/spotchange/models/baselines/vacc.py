@@ -73,4 +73,5 @@ class Vacc(LstmSystem):
 def _salient(residual: Tensor) -> Tensor:
     """(pairs, width): the mean over cells, by how little the other image explains them."""
     weight = residual.float().norm(dim=-1).softmax(dim=-1).to(residual.dtype)
-    return (weight[:, None] @ residual)[:, 0]
+    result: Tensor = (weight[:, None] @ residual)[:, 0]
+    return result

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Self
 
 import torch
 import torch.nn.functional as F
@@ -30,18 +29,35 @@ STRIDE = 16  # pixels a cell of the finer grid
 MEAN, STD = (127 / 255,) * 3, (128 / 255,) * 3
 
 
-class SameConv(nn.Conv2d):
-    """A convolution padded as TensorFlow's "same" pads: more below and to the right where it is uneven."""
+class ConvNorm(nn.Module):
+    """A convolution and its batch norm in one: the statistics never move, so the norm is a factor on the weights.
 
-    def forward(self, pixels: Tensor) -> Tensor:
-        kernel, stride = self.kernel_size[0], self.stride[0]
-        if stride == 1:
-            return F.conv2d(pixels, self.weight, None, 1, kernel // 2, 1, self.groups)
+    Padded as TensorFlow's "same" pads: more below and to the right where it is uneven. A `fixed` one never learns.
+    """
+
+    def __init__(self, inputs: int, outputs: int, kernel: int = 1, *, stride: int = 1, groups: int = 1) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(inputs, outputs, kernel, stride=stride, groups=groups, bias=False)
+        self.norm = nn.BatchNorm2d(outputs, eps=1e-3)
+        self.kernel, self.stride, self.groups = kernel, stride, groups
+        self.fixed = groups > 1  # the gradient of a depthwise kernel costs more than all else, and teaches little
+
+    def forward(self, planes: Tensor) -> Tensor:
+        norm = self.norm
+        assert norm.running_var is not None
+        assert norm.running_mean is not None
+        scale = norm.weight * (norm.running_var + norm.eps).rsqrt()
+        weight = self.conv.weight * scale[:, None, None, None]
+        bias = norm.bias - norm.running_mean * scale
+        if self.fixed:
+            weight, bias = weight.detach(), bias.detach()
+        if self.stride == 1:
+            return F.conv2d(planes, weight, bias, 1, self.kernel // 2, 1, self.groups)
         pads = []
-        for size in (pixels.shape[-1], pixels.shape[-2]):
-            whole = max((-(-size // stride) - 1) * stride + kernel - size, 0)
+        for size in (planes.shape[-1], planes.shape[-2]):
+            whole = max((-(-size // self.stride) - 1) * self.stride + self.kernel - size, 0)
             pads += [whole // 2, whole - whole // 2]
-        return F.conv2d(F.pad(pixels, pads), self.weight, None, stride, 0, 1, self.groups)
+        return F.conv2d(F.pad(planes, pads), weight, bias, self.stride, 0, 1, self.groups)
 
 
 class InvertedBottleneck(nn.Module):
@@ -50,30 +66,25 @@ class InvertedBottleneck(nn.Module):
     def __init__(self, *, inputs: int, outputs: int, kernel: int, stride: int, widening: int) -> None:
         super().__init__()
         inner = inputs * widening
-        self.expand = SameConv(inputs, inner, 1, bias=False) if widening != 1 else None
-        self.expand_norm = _norm(inner) if widening != 1 else None
-        self.depthwise = SameConv(inner, inner, kernel, stride=stride, groups=inner, bias=False)
-        self.depthwise_norm = _norm(inner)
-        self.project = SameConv(inner, outputs, 1, bias=False)
-        self.project_norm = _norm(outputs)
+        self.expand = ConvNorm(inputs, inner) if widening != 1 else None
+        self.depthwise = ConvNorm(inner, inner, kernel, stride=stride, groups=inner)
+        self.project = ConvNorm(inner, outputs)
         self.adds = stride == 1 and inputs == outputs
 
     def forward(self, planes: Tensor) -> Tensor:
-        x = planes
-        if self.expand is not None and self.expand_norm is not None:
-            x = F.relu6(self.expand_norm(self.expand(x)))
-        x = F.relu6(self.depthwise_norm(self.depthwise(x)))
-        x = self.project_norm(self.project(x))
-        return x + planes if self.adds else x
+        x = planes if self.expand is None else F.relu6(self.expand(planes))
+        x = self.project(F.relu6(self.depthwise(x)))
+        result: Tensor = x + planes if self.adds else x
+        return result
 
 
 class EfficientNetLite(nn.Module):
-    """The network without its ImageNet classes. Batch statistics stay as they came: they were measured on photos."""
+    """The network without its ImageNet classes. The first `frozen` blocks stay as they came, and the stem with them."""
 
-    def __init__(self, *, pretrained: str | None = None) -> None:
+    def __init__(self, *, pretrained: str | None = None, frozen: int = 0) -> None:
         super().__init__()
-        self.stem = SameConv(3, _STEM, 3, stride=2, bias=False)
-        self.stem_norm = _norm(_STEM)
+        self.frozen = frozen
+        self.stem = ConvNorm(3, _STEM, 3, stride=2)
         blocks, inputs = [], _STEM
         for repeats, kernel, stride, widening, outputs in _STAGES:
             for repeat in range(repeats):
@@ -83,22 +94,22 @@ class EfficientNetLite(nn.Module):
                 )
                 inputs = outputs
         self.blocks = nn.ModuleList(blocks)
-        self.summary = SameConv(DEEP_CHANNELS, SUMMARY_CHANNELS, 1, bias=False)
-        self.summary_norm = _norm(SUMMARY_CHANNELS)
+        self.summary = ConvNorm(DEEP_CHANNELS, SUMMARY_CHANNELS)
         if pretrained is not None:
             self.load_state_dict(read_weights(Path(pretrained)))
-
-    def train(self, mode: bool = True) -> Self:
-        super().train(mode)
+        for part in (self.stem, *self.blocks[:frozen]):
+            part.requires_grad_(False)
         for module in self.modules():
-            if isinstance(module, nn.BatchNorm2d):
-                module.eval()
-        return self
+            if isinstance(module, ConvNorm) and module.fixed:
+                module.requires_grad_(False)
 
     def forward(self, pictures: Tensor) -> tuple[Tensor, Tensor]:
         """(pictures, 3, height, width) to the grids of 1/16 and 1/32."""
-        x = F.relu6(self.stem_norm(self.stem(pictures)))
-        for block in self.blocks[:_MIDDLE_BLOCK]:
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
+            x = F.relu6(self.stem(pictures))
+            for block in self.blocks[: self.frozen]:
+                x = block(x)
+        for block in self.blocks[self.frozen : _MIDDLE_BLOCK]:
             x = block(x)
         middle = x
         for block in self.blocks[_MIDDLE_BLOCK:]:
@@ -108,16 +119,16 @@ class EfficientNetLite(nn.Module):
     def summarise(self, pictures: Tensor) -> Tensor:
         """(pictures, 1280): what is seen on the whole, as the ImageNet classes were read from it."""
         _, deep = self(pictures)
-        return F.relu6(self.summary_norm(self.summary(deep))).mean(dim=(2, 3))
+        return F.relu6(self.summary(deep)).mean(dim=(2, 3))
 
 
 class EfficientGridEncoder(nn.Module):
     """One picture's two grids as tokens: joined at 1/16, linear layer, class token, positions, norm."""
 
-    def __init__(self, *, grid: tuple[int, int], width: int, pretrained: str | None = None) -> None:
+    def __init__(self, *, grid: tuple[int, int], width: int, pretrained: str | None = None, frozen: int = 0) -> None:
         super().__init__()
         self.grid = grid
-        self.network = EfficientNetLite(pretrained=pretrained)
+        self.network = EfficientNetLite(pretrained=pretrained, frozen=frozen)
         self.input = nn.Linear(MIDDLE_CHANNELS + DEEP_CHANNELS, width)
         self.class_token = nn.Parameter(torch.empty(width))
         self.positions = nn.Parameter(torch.empty(1 + grid[0] * grid[1], width))
@@ -131,7 +142,8 @@ class EfficientGridEncoder(nn.Module):
         deep = F.interpolate(deep, size=middle.shape[2:], mode="nearest")
         cells = self.input(torch.cat([middle, deep], dim=1).flatten(2).transpose(1, 2))
         class_token = self.class_token.to(cells.dtype).expand(len(cells), 1, -1)
-        return self.norm(torch.cat([class_token, cells], dim=1) + self.positions)
+        result: Tensor = self.norm(torch.cat([class_token, cells], dim=1) + self.positions)
+        return result
 
 
 class NounHead(nn.Module):
@@ -147,10 +159,6 @@ class NounHead(nn.Module):
         """(windows, 1280) to scores (windows, nouns) and (windows, colours)."""
         summary = self.dropout(summary)
         return self.nouns(summary), self.colours(summary)
-
-
-def _norm(channels: int) -> nn.BatchNorm2d:
-    return nn.BatchNorm2d(channels, eps=1e-3)
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
@@ -169,21 +177,20 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 
 def from_package(state: dict[str, Tensor]) -> dict[str, Tensor]:
     """The package's names to ours; the thousand ImageNet classes are left out."""
-    tops = {"_conv_stem": "stem", "_bn0": "stem_norm", "_conv_head": "summary", "_bn1": "summary_norm"}
+    tops = {"_conv_stem": "stem.conv", "_bn0": "stem.norm", "_conv_head": "summary.conv", "_bn1": "summary.norm"}
     parts = {
-        "_expand_conv": "expand",
-        "_bn0": "expand_norm",
-        "_depthwise_conv": "depthwise",
-        "_bn1": "depthwise_norm",
-        "_project_conv": "project",
-        "_bn2": "project_norm",
+        "_expand_conv": "expand.conv",
+        "_bn0": "expand.norm",
+        "_depthwise_conv": "depthwise.conv",
+        "_bn1": "depthwise.norm",
+        "_project_conv": "project.conv",
+        "_bn2": "project.norm",
     }
     renamed = {}
     for name, value in state.items():
         top, _, rest = name.partition(".")
         if top == "_blocks":
             number, part, leaf = rest.split(".")
-            # The first block widens nothing: its norms are counted from the depthwise convolution on.
             renamed[f"blocks.{number}.{parts[part]}.{leaf}"] = value
         elif top in tops:
             renamed[f"{tops[top]}.{rest}"] = value

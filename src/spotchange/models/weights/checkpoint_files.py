@@ -23,6 +23,16 @@ def read_checkpoint(path: Path) -> dict[str, Tensor]:
     return _tensors_in(_read_script(path) if _is_script(path) else _read_pickle(path), path)
 
 
+def read_nested(path: Path) -> dict[str, Any]:
+    """What a file holds, mappings within mappings as they are."""
+    if not path.is_file():
+        raise ModelError(f"there is no file {path}")
+    found = _read_safetensors(path) if path.suffix == ".safetensors" else _read_pickle(path)
+    if not isinstance(found, dict):
+        raise ModelError(f"{path} holds no mapping of names to tensors")
+    return found
+
+
 def _read_safetensors(path: Path) -> dict[str, Tensor]:
     from safetensors import SafetensorError
     from safetensors.torch import load_file
@@ -35,12 +45,12 @@ def _read_safetensors(path: Path) -> dict[str, Tensor]:
 
 def _is_script(path: Path) -> bool:
     """TorchScript archives (OpenAI's downloads) hold code beside the tensors."""
-    if not zipfile.is_zipfile(path):
-        return False
     try:
+        if not zipfile.is_zipfile(path):
+            return False
         with zipfile.ZipFile(path) as archive:
             return any(name.endswith("constants.pkl") for name in archive.namelist())
-    except (zipfile.BadZipFile, ValueError, NotImplementedError):
+    except (zipfile.BadZipFile, ValueError, NotImplementedError, OSError):
         return False  # torch says what is wrong with it
 
 

@@ -6,7 +6,6 @@ checks, renames and saves them.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from torch import Tensor, nn
 
 from spotchange.config.model import ModelSettings
 from spotchange.errors import InputError, ModelError
+from spotchange.files import load_json
 from spotchange.models.build import build_model, vocabulary_of
 from spotchange.models.vision.preprocess import Preprocessor
 from spotchange.models.weights.checkpoint_files import read_checkpoint
@@ -253,7 +253,7 @@ def _read_tokenizer(path: Path) -> Tokenizer:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = load_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ModelError(f"cannot read {path}: {error}") from error
     if not isinstance(values, dict):

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import math
+
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from spotchange.config.objectives import CaptionSettings
+from spotchange.errors import ConfigError
+from spotchange.models.interface import VisualState
 from spotchange.pairs import PairBatch
 from spotchange.training import distributed
+from spotchange.training.objectives.adapt import caption_keys, contrastive_loss
 from spotchange.training.objectives.base import Objective
+
+MAX_SCALE = 100.0  # CLIP's largest inverse temperature
 
 
 class WordLosses(nn.Module):
@@ -42,6 +50,9 @@ class CaptionObjective(Objective):
         self.settings = settings
         self.word_losses = WordLosses(settings.label_smoothing)
         self.truth = None if settings.dense is None else self.build_truth(settings.dense)
+        self.ranks = settings.contrast > 0
+        if self.ranks and getattr(model, "text_encoder", None) is None:
+            raise ConfigError("objective.contrast needs a model that ranks", hint="set model.text.encoder to true")
 
     def forward(self, batch: PairBatch) -> dict[str, Tensor]:
         state = self.encode_batch(batch)
@@ -57,7 +68,22 @@ class CaptionObjective(Objective):
             extra = self.truth(self.model, state, batch)
             results |= extra | {"words": words.detach()}
             results["loss"] = words + self.truth.weighted(extra)
+        if self.settings.contrast:
+            results["contrast"] = self._contrast(state, batch)
+            results["loss"] = results["loss"] + self.settings.contrast * results["contrast"]
         return results
+
+    def _contrast(self, state: VisualState, batch: PairBatch) -> Tensor:
+        """Adaptation's loss over all rows; the sentences that deny a change are one, for they mean the same."""
+        texts = self.model.embed_text(batch.caption_ids, batch.caption_mask)
+        keys = torch.where(batch.change_type == 0, -1, caption_keys(batch))
+        return 0.5 * contrastive_loss(self.model.pair_embedding(state), texts, self.model.logit_scale.exp(), keys)
+
+    @torch.no_grad()
+    def after_step(self) -> None:
+        """Hold the learnable scale under its limit."""
+        if self.ranks:
+            self.model.logit_scale.clamp_(max=math.log(MAX_SCALE))
 
     def _reduce(self, losses: Tensor, counted: Tensor, change_type: Tensor) -> Tensor:
         if self.settings.distractors == "mean":

@@ -1,0 +1,49 @@
+"""`spotchange generate --world everyday`: pairs of things pasted on photos and in rooms."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from spotchange.cli.output import notes, print_json, progress
+from spotchange.errors import InputError
+
+SIDE = 288  # of the pictures, unless --size says otherwise
+PAIRS = 1000  # where no number is given
+
+
+def everyday_split(
+    *,
+    out: Path,
+    pairs: int | None,
+    seed: int,
+    split: str,
+    size: str,
+    device: str,
+    library: Path | None,
+    as_json: bool,
+) -> None:
+    """Write a split of everyday pairs; the held-out things and photos are for val and test."""
+    from spotchange.cli.generate import parse_size, pick_device
+    from spotchange.everyday.dataset import SPLIT_SEEDS, EverydayPlan, generate_everyday
+    from spotchange.everyday.library import bundled_library, read_library
+
+    if split not in SPLIT_SEEDS:
+        raise InputError(f"unknown split '{split}'", hint=f"use one of {', '.join(SPLIT_SEEDS)}")
+    wanted = parse_size(size) if size != "480x320" else {"width": SIDE, "height": SIDE}
+    if wanted["width"] != wanted["height"] or wanted["width"] % 16:
+        raise InputError(f"everyday pictures are square and a multiple of 16 pixels wide, not {size}")
+    folder = bundled_library() if library is None else library
+    began = time.perf_counter()
+    things = read_library(folder, split="train" if split == "train" else "held-out", device=pick_device(device))
+    name = "bundled" if library is None else str(library)
+    plan = EverydayPlan(split=split, seed=seed, side=wanted["width"], library=name)
+    count = PAIRS if pairs is None else pairs
+    with progress() as bar:
+        task = bar.add_task(f"{split}: pairs", total=count)
+        written = generate_everyday(plan, things, out=out, pairs=count, on_pairs=lambda done: bar.advance(task, done))
+    seconds = round(time.perf_counter() - began, 2)
+    if as_json:
+        print_json({"out": str(out), "seed": seed, "splits": [vars(written)], "seconds": seconds})
+        return
+    notes().print(f"{out / split}: {written.pairs} pairs ({written.new_pairs} new)", markup=False, soft_wrap=True)

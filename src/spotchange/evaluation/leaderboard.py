@@ -1,0 +1,209 @@
+"""One table of many trained systems: runs that kept their captions of the same held-out pairs, read and compared.
+
+A run's folder holds `captions.jsonl` (with `validation.keep_captions`), `log.jsonl` and `best/`. Seeds of a system are
+averaged; where it was trained with several learning rates, the one with the lowest validation loss counts.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from spotchange.errors import DataError, InputError
+from spotchange.evaluation.published import PublishedRow, published_rows
+from spotchange.evaluation.trained_run import TrainedRun, read_run
+from spotchange.metrics import (
+    Comparison,
+    Scorer,
+    Summable,
+    best_constant,
+    bootstrap_intervals,
+    mean_of,
+    paired_comparison,
+)
+from spotchange.metrics.correlation import rank_correlation
+from spotchange.pairs import CHANGE_TYPES
+
+CAPTIONS = "captions.jsonl"
+SPEEDS = "speeds.json"
+METRICS = ("BLEU-4", "METEOR", "ROUGE-L", "CIDEr-D")
+FACTS, NONE = "facts", "none"
+JUDGED_BY = "CIDEr-D"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scored:
+    """One run's numbers, as fractions."""
+
+    run: TrainedRun
+    scores: dict[str, float]
+    by_kind: dict[str, dict[str, float]]
+    summables: list[Summable] = field(repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """A line of the table: a system over its seeds."""
+
+    title: str
+    faithful: bool
+    runs: list[Scored]
+    published: PublishedRow | None
+    intervals: dict[str, tuple[float, float]]
+    against_best: dict[str, Comparison] | None
+    """Minus the best system's, on the first seed that both have; None for the best itself."""
+    speeds: dict[str, float]
+    """Pairs a second in training and captioning, measured alone."""
+
+    def mean(self, name: str) -> float | None:
+        """A score over the seeds."""
+        found = [run.scores[name] for run in self.runs if name in run.scores]
+        return statistics.fmean(found) if found else None
+
+    def spread(self, name: str) -> float | None:
+        """Sample standard deviation over the seeds; None for one."""
+        found = [run.scores[name] for run in self.runs if name in run.scores]
+        return statistics.stdev(found) if len(found) > 1 else None
+
+    def by_kind(self, kind: str, name: str) -> float | None:
+        """A score on one kind of change over the seeds."""
+        found = [run.by_kind[kind][name] for run in self.runs if name in run.by_kind.get(kind, {})]
+        return statistics.fmean(found) if found else None
+
+    @property
+    def run(self) -> TrainedRun:
+        """The first seed's."""
+        return self.runs[0].run
+
+
+@dataclass(frozen=True, kw_only=True)
+class Leaderboard:
+    """All systems, best first."""
+
+    name: str
+    pairs: int
+    kinds: list[str]
+    entries: list[Entry]
+    constant: Scored
+    constant_caption: str
+    rank_correlation: float | None
+    """Spearman's, of our CIDEr-D and the published, over systems whose code was known."""
+    ranked: list[str]
+    """Those systems."""
+    notes: list[str]
+
+
+def read_leaderboard(folders: Sequence[Path], *, published: str = "clevr-change", meteor: bool = True) -> Leaderboard:
+    """Read every run below the folders; all must have spoken of the same pairs."""
+    runs = [read_run(path.parent) for folder in folders for path in sorted(folder.rglob(CAPTIONS))]
+    if not runs:
+        raise InputError(
+            f"no {CAPTIONS} below {', '.join(map(str, folders))}",
+            hint="train with validation.keep_captions: true; `spotchange ablate leaderboard` does",
+        )
+    references = runs[0].references
+    for run in runs:
+        if run.references != references:
+            raise DataError(f"{run.folder} spoke of other pairs than {runs[0].folder}")
+    scorer = Scorer(references, meteor=meteor)
+    rows = {row.system: row for row in published_rows(published)}
+    speeds = _speeds(folders)
+    scored = {title: [score_run(run, scorer) for run in chosen] for title, chosen in _by_system(runs).items()}
+    best = max(scored.values(), key=lambda own: statistics.fmean(each.scores[JUDGED_BY] for each in own))
+    entries = [
+        Entry(
+            title=title,
+            faithful=own[0].run.faithful,
+            runs=own,
+            published=rows.get(own[0].run.published or ""),
+            intervals=bootstrap_intervals(own[0].summables),
+            against_best=None if own is best else _against(best, own),
+            speeds=speeds.get(own[0].run.system, {}),
+        )
+        for title, own in scored.items()
+    ]
+    entries.sort(key=lambda entry: -(entry.mean(JUDGED_BY) or 0.0))
+    constant = best_constant(references, source="the held-out references")
+    fair = [entry for entry in entries if entry.faithful and entry.published is not None]
+    return Leaderboard(
+        name=", ".join(folder.name for folder in folders),
+        pairs=len(references),
+        kinds=[kind for kind in (*CHANGE_TYPES[1:], CHANGE_TYPES[0]) if kind in runs[0].kinds.values()],
+        entries=entries,
+        constant=score_run(runs[0].saying(constant.caption), scorer),
+        constant_caption=constant.caption,
+        rank_correlation=rank_correlation(
+            [entry.mean(JUDGED_BY) or 0.0 for entry in fair],
+            [entry.published.scores[JUDGED_BY] for entry in fair if entry.published is not None],
+        ),
+        ranked=[entry.title for entry in fair],
+        notes=list(scorer.notes) + _notes(entries),
+    )
+
+
+def score_run(run: TrainedRun, scorer: Scorer) -> Scored:
+    """Standard metrics, facts in total and where nothing changed, and both by kind of change."""
+    result = scorer.score(run.captions)
+    scores = {name: result.corpus[name] for name in METRICS if name in result.corpus}
+    summables = list(result.summables)
+    if run.facts:
+        facts = np.array([run.facts[name] for name in run.captions], dtype=np.float64)
+        scores[FACTS] = float(facts.mean())
+        summables.append(mean_of(FACTS, facts))
+    by_kind: dict[str, dict[str, float]] = {}
+    for kind in dict.fromkeys(run.kinds.values()):
+        if kind is None:
+            continue
+        part = {name: text for name, text in run.captions.items() if run.kinds[name] == kind}
+        by_kind[kind] = {JUDGED_BY: scorer.score(part).corpus[JUDGED_BY]}
+        if run.facts:
+            by_kind[kind][FACTS] = statistics.fmean(float(run.facts[name]) for name in part)
+    if NONE in by_kind and FACTS in by_kind[NONE]:
+        scores[NONE] = by_kind[NONE][FACTS]
+    return Scored(run=run, scores=scores, by_kind=by_kind, summables=summables)
+
+
+def _by_system(runs: Iterable[TrainedRun]) -> dict[str, list[TrainedRun]]:
+    """Runs of every system with its better learning rate, by title, seeds in order."""
+    rates: dict[str, dict[float, list[TrainedRun]]] = {}
+    for run in runs:
+        rates.setdefault(run.title, {}).setdefault(run.rate, []).append(run)
+    chosen = {}
+    for title, by_rate in rates.items():
+        better = min(by_rate.values(), key=lambda own: min(each.validation_loss for each in own))
+        # A rate tried on one seed only must not replace the seeds of the other in the table unless it is better.
+        chosen[title] = sorted(better, key=lambda run: run.seed)
+    return chosen
+
+
+def _against(best: list[Scored], other: list[Scored]) -> dict[str, Comparison]:
+    seeds = {each.run.seed: each for each in best}
+    own = next((each for each in other if each.run.seed in seeds), other[0])
+    reference = seeds.get(own.run.seed, best[0])
+    return paired_comparison(reference.summables, own.summables)
+
+
+def _speeds(folders: Sequence[Path]) -> Mapping[str, dict[str, float]]:
+    found: dict[str, dict[str, float]] = {}
+    for folder in folders:
+        path = folder / SPEEDS
+        if path.is_file():
+            try:
+                found |= json.loads(path.read_text(encoding="utf-8"))
+            except ValueError as error:
+                raise DataError(f"{path} is not valid JSON: {error}") from error
+    return found
+
+
+def _notes(entries: list[Entry]) -> list[str]:
+    notes = []
+    seeds = sorted({len(entry.runs) for entry in entries})
+    notes.append(f"seeds a system: {' or '.join(map(str, seeds))}; intervals and tests are of the first one")
+    if any(not entry.speeds for entry in entries):
+        notes.append("speeds in brackets were measured while other runs shared the device")
+    return notes

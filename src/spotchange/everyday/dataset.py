@@ -1,0 +1,140 @@
+"""Writes a data set of everyday pairs, so that it can be interrupted anywhere and goes on where it stopped."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+
+from spotchange.errors import InputError
+from spotchange.everyday.compositing import compose
+from spotchange.everyday.facts import Facts, facts_of, visible
+from spotchange.everyday.kinds import SHARES
+from spotchange.everyday.library import Library
+from spotchange.everyday.sampling import draw_scenes
+from spotchange.everyday.sentences import REFERENCES, write
+from spotchange.files import write_bytes
+from spotchange.pairs import Row
+
+ROWS, PLAN = "metadata.jsonl", "generator.json"
+_AT_ONCE = {"cpu": 4, "cuda": 256}
+SPLIT_SEEDS = {"train": 0, "val": 1, "test": 2}
+
+
+@dataclass(frozen=True, kw_only=True)
+class EverydayPlan:
+    """What a split is made of."""
+
+    split: str
+    seed: int
+    side: int
+    library: str
+    references: int = REFERENCES
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"world": "everyday", **vars(self)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class EverydayWritten:
+    """What a split holds now."""
+
+    split: str
+    pairs: int
+    new_pairs: int
+    change_types: dict[str, int]
+
+
+def generate_everyday(
+    plan: EverydayPlan,
+    library: Library,
+    *,
+    out: Path,
+    pairs: int,
+    shares: Mapping[str, float] = SHARES,
+    on_pairs: Callable[[int], None] = lambda pairs: None,
+) -> EverydayWritten:
+    """Write `pairs` pairs of a split below `out`; those already there are kept.
+
+    Scenes are numbered from 0; one whose change is hidden behind another thing is left out, and its number with it.
+    """
+    folder = out / plan.split
+    kinds = _begin(folder, plan)
+    on_pairs(min(len(kinds), pairs))
+    new, number = 0, _next_number(folder, kinds)
+    while len(kinds) < pairs:
+        step = _AT_ONCE[library.device.type]
+        numbers = torch.arange(number, number + step)
+        number += step
+        seed = 3 * plan.seed + SPLIT_SEEDS[plan.split]
+        scenes = draw_scenes(library, numbers, seed=seed, shares=shares)
+        pictures = compose(library, scenes, side=plan.side)
+        facts = facts_of(library, scenes, pictures)
+        shown = [place for place in range(len(facts)) if visible(facts[place])][: pairs - len(kinds)]
+        pixels = pictures.pixels.permute(0, 1, 3, 4, 2).cpu().numpy()
+        lines = [_write_pair(folder, int(numbers[place]), pixels[place], facts[place], plan) for place in shown]
+        _append(folder / ROWS, lines)
+        kinds |= {line["id"]: line["change_type"] for line in lines}
+        new += len(lines)
+        on_pairs(len(lines))
+    counted = dict(Counter(kinds.values()).most_common())
+    return EverydayWritten(split=plan.split, pairs=len(kinds), new_pairs=new, change_types=counted)
+
+
+def _write_pair(folder: Path, number: int, pixels: np.ndarray, facts: Facts, plan: EverydayPlan) -> dict[str, Any]:
+    names = [f"images/{number:06d}_{when}.png" for when in ("before", "after")]
+    for name, picture in zip(names, pixels, strict=True):
+        buffer = io.BytesIO()
+        Image.fromarray(picture).save(buffer, "PNG")
+        write_bytes(folder / name, buffer.getvalue())
+    boxes = [None, None] if facts["target"] is None else facts["things"][facts["target"]]["boxes"]
+    row = Row(
+        id=f"everyday-{number:06d}",
+        before_file_name=names[0],
+        after_file_name=names[1],
+        captions=tuple(write(facts, size=(plan.side, plan.side), seed=number, count=plan.references)),
+        change_type=facts["kind"],
+        facts=facts,
+        before_boxes=tuple(tuple(map(float, box)) for box in boxes[:1] if box),  # type: ignore[misc]
+        after_boxes=tuple(tuple(map(float, box)) for box in boxes[1:] if box),  # type: ignore[misc]
+        scene_id=number,
+    )
+    return row.to_dict()
+
+
+def _begin(folder: Path, plan: EverydayPlan) -> dict[str, str]:
+    """The rows that are there, by id; a line that was cut off is cut away."""
+    there = folder / PLAN
+    if there.exists():
+        if json.loads(there.read_text(encoding="utf-8")) != plan.to_dict():
+            raise InputError(f"{folder} was generated with other settings", hint="repeat them, or choose another --out")
+    elif (folder / ROWS).exists():
+        raise InputError(f"{folder} holds a data set made by something else", hint="choose another --out or --split")
+    else:
+        write_bytes(there, (json.dumps(plan.to_dict(), indent=2) + "\n").encode())
+    rows = folder / ROWS
+    lines = rows.read_bytes().splitlines(keepends=True) if rows.exists() else []
+    whole = [line for line in lines if line.endswith(b"\n")]
+    if len(whole) < len(lines):
+        os.truncate(rows, sum(map(len, whole)))
+    return {row["id"]: row["change_type"] for row in map(json.loads, whole)}
+
+
+def _next_number(folder: Path, kinds: dict[str, str]) -> int:
+    return 1 + max((int(name.rpartition("-")[2]) for name in kinds), default=-1)
+
+
+def _append(path: Path, rows: list[dict[str, Any]]) -> None:
+    with path.open("ab") as file:
+        file.write("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode())
+        file.flush()
+        os.fsync(file.fileno())

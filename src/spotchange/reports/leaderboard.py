@@ -1,0 +1,216 @@
+"""The leaderboard for people: tables for the terminal, and a page with charts."""
+
+from __future__ import annotations
+
+import os
+from html import escape
+from importlib import resources
+from string import Template
+from typing import Any
+
+from spotchange.charts import grouped_bars
+from spotchange.evaluation.leaderboard import FACTS, JUDGED_BY, METRICS, NONE, Entry, Leaderboard, Scored
+from spotchange.evaluation.published import CAVEAT
+from spotchange.files import write_text
+from spotchange.reports.tables import Line, Table, percent
+
+COLUMNS = (*METRICS, FACTS, NONE)
+CHARTED = 12  # systems a chart shows; the table shows all
+
+
+def leaderboard_tables(board: Leaderboard) -> list[Table]:
+    """Scores; against the best; by kind; size and speed; beside the published."""
+    tables = [_scores(board), _against_best(board)]
+    if board.kinds:
+        tables += [_by_kind(board, JUDGED_BY)]
+        if any(FACTS in run.scores for entry in board.entries for run in entry.runs):
+            tables += [_by_kind(board, FACTS)]
+    return [*tables, _costs(board), _published(board)]
+
+
+def _scores(board: Leaderboard) -> Table:
+    names = [name for name in COLUMNS if any(name in entry.runs[0].scores for entry in board.entries)]
+    lines = []
+    for entry in board.entries:
+        lines.append(Line([entry.title, str(len(entry.runs)), *(_with_spread(entry, name) for name in names)]))
+        ranges = [entry.intervals.get(name) for name in names]
+        shown = ["" if each is None else f"±{percent((each[1] - each[0]) / 2)}" for each in ranges]
+        lines.append(Line(["  95 % interval", "", *shown], "interval"))
+    floor = [percent(board.constant.scores.get(name)) for name in names]
+    lines.append(Line(["constant caption", "", *floor], "constant"))
+    return Table(f"{board.name}: {board.pairs} held-out pairs, in percent", ["", "seeds", *names], lines)
+
+
+def _with_spread(entry: Entry, name: str) -> str:
+    mean, spread = entry.mean(name), entry.spread(name)
+    return percent(mean) if spread is None else f"{percent(mean)} ± {percent(spread)}"
+
+
+def _against_best(board: Leaderboard) -> Table:
+    """Paired tests on the same pairs, first common seed."""
+    best = board.entries[0]
+    header = [f"minus {best.title}", f"{JUDGED_BY}", "95 % interval", "p", FACTS, "95 % interval", "p"]
+    lines = []
+    for entry in board.entries[1:]:
+        cells = [entry.title]
+        for name in (JUDGED_BY, FACTS):
+            found = None if entry.against_best is None else entry.against_best.get(name)
+            if found is None:
+                cells += ["", "", ""]
+                continue
+            cells += [
+                f"{100 * found.difference:+.1f}",
+                f"{100 * found.low:+.1f} to {100 * found.high:+.1f}",
+                f"{found.p_value:.3f}",
+            ]
+        lines.append(Line(cells))
+    return Table("Against the best (paired bootstrap interval, randomisation test)", header, lines)
+
+
+def _by_kind(board: Leaderboard, name: str) -> Table:
+    lines = [
+        Line([entry.title, *(percent(entry.by_kind(kind, name)) for kind in board.kinds)]) for entry in board.entries
+    ]
+    floor = [percent(board.constant.by_kind.get(kind, {}).get(name)) for kind in board.kinds]
+    lines.append(Line(["constant caption", *floor], "constant"))
+    own = ", each kind an evaluation of its own" if name == JUDGED_BY else ""
+    return Table(f"{name} by kind of change{own}, in percent", ["", *board.kinds], lines)
+
+
+def _costs(board: Leaderboard) -> Table:
+    lines = []
+    for entry in board.entries:
+        run = entry.run
+        training = entry.speeds.get("training")
+        shared = "" if run.pairs_per_second is None else f"({run.pairs_per_second:,.0f})"
+        lines.append(
+            Line(
+                [
+                    entry.title,
+                    f"{run.parameters / 1e6:.1f}",
+                    shared if training is None else f"{training:,.0f}",
+                    "" if "captioning" not in entry.speeds else f"{entry.speeds['captioning']:,.0f}",
+                    "" if run.minutes is None else f"{run.minutes:.1f}",
+                    "" if run.pairs is None else f"{run.pairs:,}",
+                ]
+            )
+        )
+    header = ["", "parameters (M)", "training pairs/s", "captioning pairs/s", "minutes of a run", "pairs of a run"]
+    return Table("Size and speed", header, lines)
+
+
+def _published(board: Leaderboard) -> Table:
+    lines = []
+    for entry in board.entries:
+        if entry.published is not None:
+            printed = [entry.published.scores.get(name) for name in METRICS]
+            shown = ["" if value is None else f"{value:.1f}" for value in printed]
+            lines.append(Line([entry.title, percent(entry.mean(JUDGED_BY)), *shown], "published"))
+    title = "Beside the published numbers (other images, other training)"
+    return Table(title, ["", f"ours, {JUDGED_BY}", *METRICS], lines)
+
+
+def correlation_line(board: Leaderboard) -> str:
+    """One sentence about the order."""
+    if board.rank_correlation is None:
+        return "rank correlation with the published order: not defined for fewer than three systems with known code"
+    return (
+        f"rank correlation (Spearman) of our {JUDGED_BY} with the published, over the {len(board.ranked)} systems "
+        f"whose code was known: {board.rank_correlation:.2f}"
+    )
+
+
+def as_json(board: Leaderboard) -> dict[str, Any]:
+    """The whole of it as plain values; scores as fractions."""
+
+    def scored(run: Scored) -> dict[str, Any]:
+        return {"seed": run.run.seed, "scores": run.scores, "by_kind": run.by_kind}
+
+    return {
+        "name": board.name,
+        "pairs": board.pairs,
+        "systems": [
+            {
+                "title": entry.title,
+                "system": entry.run.system,
+                "faithful": entry.faithful,
+                "learning_rate": entry.run.rate,
+                "parameters": entry.run.parameters,
+                "pairs_trained": entry.run.pairs,
+                "speeds": entry.speeds,
+                "mean": {name: entry.mean(name) for name in COLUMNS},
+                "spread": {name: entry.spread(name) for name in COLUMNS},
+                "intervals": {name: entry.intervals[name] for name in COLUMNS if name in entry.intervals},
+                "against_best": entry.against_best
+                and {n: vars(entry.against_best[n]) for n in (*METRICS, FACTS) if n in entry.against_best},
+                "published": entry.published and entry.published.scores,
+                "runs": [scored(run) for run in entry.runs],
+            }
+            for entry in board.entries
+        ],
+        "constant": {"caption": board.constant_caption, **scored(board.constant)},
+        "rank_correlation": board.rank_correlation,
+        "ranked": board.ranked,
+        "notes": board.notes,
+    }
+
+
+def write_page(board: Leaderboard, path: str | os.PathLike[str]) -> None:
+    """Write the page, all or nothing."""
+    page = Template(resources.files("spotchange.evaluation").joinpath("report.html").read_text(encoding="utf-8"))
+    notes = "".join(f"<li>{escape(note)}</li>" for note in [*board.notes, correlation_line(board)])
+    write_text(
+        path,
+        page.substitute(
+            title=escape(f"Leaderboard: {board.name}"),
+            lead=escape(f"{board.pairs} held-out pairs. Floor: “{board.constant_caption}” for every pair."),
+            notes=f'<div class="card"><ul class="notes">{notes}</ul></div>',
+            tables="\n".join(_html(table) for table in leaderboard_tables(board)),
+            plots="\n".join(_charts(board)),
+            examples="",
+            signatures=f"<p>{escape(CAVEAT)}.</p>",
+        ),
+    )
+
+
+def _html(table: Table) -> str:
+    head = "".join(f"<th>{escape(name)}</th>" for name in table.header)
+    lines = "".join(
+        f'<tr class="{line.look}">{"".join(f"<td>{escape(cell)}</td>" for cell in line.cells)}</tr>'
+        for line in table.lines
+    )
+    return (
+        f"<h2>{escape(table.title)}</h2>"
+        f'<div class="card"><table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>'
+    )
+
+
+def _charts(board: Leaderboard) -> list[str]:
+    shown = board.entries[:CHARTED]
+    titles = [entry.title for entry in shown]
+    cards = [
+        _card(
+            f"{JUDGED_BY}, ours and published",
+            grouped_bars(
+                titles,
+                {
+                    "ours": [100 * (entry.mean(JUDGED_BY) or 0.0) for entry in shown],
+                    "published": [
+                        0.0 if entry.published is None else entry.published.scores[JUDGED_BY] for entry in shown
+                    ],
+                },
+                unit="percent",
+            ),
+        )
+    ]
+    if board.kinds:
+        best = board.entries[: min(3, len(board.entries))]
+        series = {
+            entry.title: [100 * (entry.by_kind(kind, JUDGED_BY) or 0.0) for kind in board.kinds] for entry in best
+        }
+        cards.append(_card(f"{JUDGED_BY} by kind, the best", grouped_bars(board.kinds, series, unit="percent")))
+    return cards
+
+
+def _card(title: str, content: str) -> str:
+    return f'<div class="card"><h3>{escape(title)}</h3>{content}</div>'

@@ -1,0 +1,76 @@
+import torch
+
+from spotchange.everyday.checker import check
+from spotchange.everyday.compositing import compose
+from spotchange.everyday.facts import facts_of, visible
+from spotchange.everyday.kinds import KINDS
+from spotchange.everyday.naming import Name, fill
+from spotchange.everyday.sampling import draw_scenes
+from spotchange.everyday.sentences import write
+from spotchange.everyday.wording import FRAMES, TOKENS, build_tokenizer, frame_kind, frame_text, write_frames
+
+SIDE = 96
+
+THING = {"layer": 0, "nouns": ["mug", "mug"], "colours": ["red", "red"], "boxes": [[5, 40, 20, 20], None]}
+NEIGHBOUR = {"layer": 1, "nouns": ["laptop", "laptop"], "colours": ["gray", "gray"], "boxes": [[30, 40, 30, 20]] * 2}
+GONE = {"kind": "drop", "target": 0, "things": [THING, NEIGHBOUR]}
+
+
+def test_references_are_true_and_enough(library):
+    scenes = draw_scenes(library, torch.arange(48), seed=9)
+    facts = [each for each in facts_of(library, scenes, compose(library, scenes, side=SIDE)) if visible(each)]
+    assert len({each["kind"] for each in facts}) >= 5
+    for number, each in enumerate(facts):
+        texts = write(each, size=(SIDE, SIDE), seed=number)
+        assert len(set(texts)) >= 5
+        for text in texts:
+            assert check(text, each, size=(SIDE, SIDE)).true, (text, each)
+
+
+def test_checker_refuses_what_is_not_so():
+    size = (100, 100)
+    assert check("the red mug on the left is gone", GONE, size=size).true
+    assert check("the container next to the laptop is gone", GONE, size=size).true
+    for false in (
+        "the red mug on the right is gone",
+        "the blue mug on the left is gone",
+        "the bottle on the left is gone",
+        "a mug was added on the left",
+        "the mug behind the laptop is gone",
+        "the mug next to the dog is gone",
+        "nothing has changed",
+    ):
+        assert not check(false, GONE, size=size).true, false
+
+
+def test_frames_on_the_device_are_those_of_the_table():
+    kinds = torch.arange(len(KINDS)).repeat_interleave(3)
+    facts = torch.zeros(len(kinds), 5, dtype=torch.long)
+    ids, mask = write_frames(kinds, facts, torch.tensor([0.0, 0.5, 0.99]).repeat(len(KINDS)))
+    for kind, words, counted in zip(kinds.tolist(), ids.tolist(), mask.sum(1).tolist(), strict=True):
+        text = frame_text(words)
+        assert frame_kind(text) == KINDS[kind], text
+        assert counted == len(text.split()) + 2
+    assert frame_kind("a slot1 was seen") is None
+
+
+def test_tokenizer_has_the_same_ids():
+    tokenizer = build_tokenizer()
+    text = FRAMES["drop"][0].format(before="on the left")
+    assert tokenizer.decode(tokenizer.encode(text).ids) == text
+    assert tokenizer.get_vocab_size() == len(TOKENS)
+
+
+def test_slots_take_names_with_their_articles():
+    frame = "a slot1 was added on the left"
+    assert fill(frame, Name(noun="apple", certainty=1)) == "an apple was added on the left"
+    assert fill(frame, Name(noun="scissors", certainty=1, colour="red")) == (
+        "a red pair of scissors was added on the left"
+    )
+    assert fill("the slot1 on the left is gone", Name(noun="object", certainty=1, colour="red")) == (
+        "something red on the left is gone"
+    )
+    replaced = "the slot1 on the left was replaced by a slot2"
+    assert fill(replaced, Name(noun="mug", certainty=1), Name(noun="furniture", certainty=1)) == (
+        "the mug on the left was replaced by a piece of furniture"
+    )

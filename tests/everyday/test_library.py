@@ -1,0 +1,68 @@
+import json
+
+import pytest
+import torch
+from PIL import Image
+
+from spotchange.errors import DataError, InputError
+from spotchange.everyday.collecting import add_objects
+from spotchange.everyday.dataset import EverydayPlan, generate_everyday
+from spotchange.everyday.library import LEVELS, SIDE, bundled_library, read_library
+
+
+def test_names_come_from_files_and_folders(tmp_path):
+    things = tmp_path / "things"
+    (things / "plastic bottle").mkdir(parents=True)
+    picture = Image.new("RGBA", (40, 40), (255, 0, 0, 255))
+    for name in ("mug_01.png", "plastic bottle/7.png", "zyzzyva.png"):
+        picture.save(things / name)
+    added = add_objects(things, tmp_path / "library")
+    assert added.nouns == {"mug": 1, "plastic bottle": 1, "without a name": 1}
+    assert added.unknown == ("zyzzyva.png",)
+    rows = [json.loads(line) for line in (tmp_path / "library" / "objects.jsonl").read_text().splitlines()]
+    assert rows[0]["colour"] == "red"
+    add_objects(things, tmp_path / "library")  # a second time: appended
+    assert len((tmp_path / "library" / "objects.jsonl").read_text().splitlines()) == 6
+
+
+def test_a_picture_without_transparency_is_refused(tmp_path):
+    Image.new("RGB", (40, 40)).save(tmp_path / "mug.png")
+    with pytest.raises(DataError, match="no transparency"):
+        add_objects(tmp_path, tmp_path / "library")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match="no PNG or WebP"):
+        add_objects(tmp_path / "empty", tmp_path / "library")
+
+
+def test_a_tile_has_all_its_levels(library):
+    levels = sum((SIDE >> level) ** 2 for level in range(LEVELS))
+    assert len(library.atlas) == len(library.aspects) * levels
+    # The middle of every level is the thing itself, opaque.
+    for level in range(LEVELS):
+        side = SIDE >> level
+        middle = library.atlas[library.offsets[0, level] + side * (side // 2) + side // 2]
+        assert (int(middle) >> 24) & 255 > 250
+
+
+def test_the_library_that_ships_has_both_splits():
+    for split in ("train", "held-out"):
+        library = read_library(bundled_library(), split=split, most_objects=8, most_backgrounds=2)
+        assert len(library.rows) == 8
+        assert all(row["licence"] in ("CC BY 4.0", "CC0", "CC BY 3.0", "MIT", "CC BY 2.0") for row in library.rows)
+
+
+def test_a_data_set_goes_on_where_it_stopped(library, tmp_path):
+    plan = EverydayPlan(split="train", seed=3, side=64, library="toy")
+    first = generate_everyday(plan, library, out=tmp_path, pairs=3)
+    assert (first.pairs, first.new_pairs) == (3, 3)
+    whole = generate_everyday(plan, library, out=tmp_path / "again", pairs=5)
+    more = generate_everyday(plan, library, out=tmp_path, pairs=5)
+    assert (more.pairs, more.new_pairs) == (5, 2)
+    rows = [json.loads(line) for line in (tmp_path / "train" / "metadata.jsonl").read_text().splitlines()]
+    assert [row["id"] for row in rows][:3] == sorted(row["id"] for row in rows)[:3]
+    assert all(len(row["captions"]) >= 5 for row in rows)
+    assert all((tmp_path / "train" / row["after_file_name"]).exists() for row in rows)
+    assert whole.pairs == 5
+    with pytest.raises(InputError, match="other settings"):
+        generate_everyday(EverydayPlan(split="train", seed=4, side=64, library="toy"), library, out=tmp_path, pairs=6)
+    assert torch.get_default_dtype() == torch.float32
