@@ -17,6 +17,7 @@ from spotchange.results import Box
 
 FOREIGN = 14.0  # distance in Lab from all colours round a region
 PARTLY = 0.3  # of a region that must be foreign on one side only to be a thing of its own
+STRONG_COLOUR = 0.5  # of the brightest channel between the strongest and the weakest
 SAME_COLOUR = 22.0  # distance in Lab of a thing that moved
 SAME_SHAPE = 0.75  # correlation of the edges of a thing that only changed colour
 
@@ -127,13 +128,13 @@ def _thing(
 
 
 def _name(colour: Colour) -> str:
-    """The name of a colour in a photo, where light tints every grey."""
-    red, green, blue = colour
-    spread = max(colour) - min(colour)
-    if spread < 26 + 0.06 * max(colour):
-        middle = (red + green + blue) // 3
-        colour = (middle, middle, middle)
-    return name_of(colour).removeprefix("greyish ")
+    """ "something red": the colour is named only where it is strong, as the light of a photo tints all others."""
+    spread, brightest = max(colour) - min(colour), max(colour)
+    if spread > STRONG_COLOUR * brightest and spread > 60:
+        return f"something {name_of(colour).removeprefix('greyish ')}"
+    if brightest < 60:
+        return "something dark"
+    return "something light" if min(colour) > 165 else "something"
 
 
 def _main(pixels: npt.NDArray[np.float32]) -> Colour:
@@ -204,7 +205,7 @@ def _moved(gone: Thing, came: Thing, scale: float, size: tuple[int, int]) -> Fin
     way += [f"{abs(down)} pixels {'down' if down > 0 else 'up'}"] if abs(down) > 0.02 * size[1] else []
     return Finding(
         kind="moved",
-        sentence=f"something {name} {place(old, size)} moved {' and '.join(way) or 'a little'}",
+        sentence=f"{name} {place(old, size)} moved {' and '.join(way) or 'a little'}",
         boxes_before=(old,),
         boxes_after=(new,),
         pixels=round(int((gone.mask | came.mask).sum()) / scale**2),
@@ -216,14 +217,14 @@ def _finding(thing: Thing, scale: float, size: tuple[int, int]) -> Finding:
     box = _full(thing.box, scale, size)
     where = place(box, size)
     old, new = _name(thing.colours[0]), _name(thing.colours[1])
-    big = "large and " if thing.mask.mean() > 0.12 else ""
     kind, colours = thing.kind, None
     if kind == "appeared":
-        sentence = f"something {big}{new} appeared {where}"
+        sentence = f"{new} appeared {where}"
     elif kind == "disappeared":
-        sentence = f"something {big}{old} {where} disappeared"
-    elif kind == "recoloured" and old != new:
-        sentence, colours = f"something {where} changed from {old} to {new}", (old, new)
+        sentence = f"{old} {where} disappeared"
+    elif kind == "recoloured" and old != new and "something" not in (old, new):
+        colours = (old.removeprefix("something "), new.removeprefix("something "))
+        sentence = f"something {where} changed from {colours[0]} to {colours[1]}"
     else:
         kind, sentence = "replaced", f"the content {where} changed"
     return Finding(
