@@ -15,6 +15,7 @@ from spotchange.comparison.textlike import looks_like_text
 from spotchange.results import Box
 
 NEARLY_ALL = 0.93  # of the pixels an explanation must cover to be believed at once
+ALL_LETTERS = 0.985
 MOSTLY = 0.72
 LIKE = 0.55  # correlation of two shapes of different size that are the same thing
 
@@ -28,11 +29,14 @@ def classify(patch: Patch, size: tuple[int, int], *, lines: Patch | None = None)
     if finding is not None:
         return [finding]
     moved, share = _moved(patch, size)
-    if moved is not None and share >= NEARLY_ALL:
+    # A letter of a word that moved on is little ink and another text.
+    text = patch.one_ink and all(looks_like_text(ink & patch.mask) for ink in patch.inks)
+    if moved is not None and share >= (ALL_LETTERS if text else NEARLY_ALL):
         return [moved]
     parts = describe_parts(lines or patch, size)
     # Most may have moved because of something that came or went between: the parts tell.
-    if parts and (moved is None or parts[0].kind in ("inserted", "removed", "appeared", "disappeared", "swapped")):
+    came_or_went = ("inserted", "removed", "appeared", "disappeared", "swapped")
+    if parts and (moved is None or parts[0].kind in came_or_went or (text and share >= NEARLY_ALL)):
         return parts
     return [moved] if moved else []
 
@@ -108,6 +112,9 @@ def _recoloured(patch: Patch, size: tuple[int, int]) -> Finding | None:
         if patch.pixels < 24 or error > 0.12 * difference + 1.5:
             return None
     counted = sum(pixels for _, _, pixels in pairs)
+    shares = {(old, new): pixels / counted for old, new, pixels in pairs}
+    if any(shares.get((new, old), 0) > 0.1 and share > 0.1 for (old, new), share in shares.items()):
+        return None  # one colour for another and back: something moved over its ground
     old, new, most = pairs[0]
     if most < 0.5 * counted and patch.ground is not None:
         # Of smoothed letters, the pair furthest from the ground is the colour of the ink.

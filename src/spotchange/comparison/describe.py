@@ -126,9 +126,7 @@ def _differs(verdict: Verdict, box: Box) -> bool:
 
 def _describe_patch(scene: Scene, patch: Patch) -> list[Finding]:
     size = scene.size
-    box = describe_box(scene.before, scene.after, patch.box_before, patch.box_after, size)
-    if box is not None:
-        return [box]
-    found = classify(patch, size, lines=whole_lines(scene.before, scene.after, patch))
+    found = describe_box(scene.before, scene.after, patch.box_before, patch.box_after, size)
+    found = found or classify(patch, size, lines=whole_lines(scene.before, scene.after, patch))
     found = found or describe_across(scene.before, scene.after, patch, size)
     return found or [likely(patch, size) or replaced(patch, size)]
