@@ -136,6 +136,7 @@ def _pair_encoder(settings: ModelSettings, *, joint: bool) -> PairEncoder:
         joint=joint,
         activation=vision.activation,
         mlp_ratio=vision.mlp_ratio,
+        difference=vision.difference,
     )
 
 
