@@ -99,7 +99,8 @@
     return done(el, null, { push, after: el.textContent });
   }
   if (kind === 'reordered') {
-    const el = pick(all.filter(el => el.nextElementSibling && inView(el.nextElementSibling) && areaShare(el) < 0.2 && areaShare(el.nextElementSibling) < 0.2 && el.nextElementSibling.textContent !== el.textContent && getComputedStyle(el).position === 'static'));
+    // Rows, list items, cards, paragraphs: not two words of a sentence.
+    const el = pick(all.filter(el => el.nextElementSibling && inView(el.nextElementSibling) && areaShare(el) < 0.2 && areaShare(el.nextElementSibling) < 0.2 && el.nextElementSibling.textContent !== el.textContent && getComputedStyle(el).position === 'static' && el.tagName === el.nextElementSibling.tagName && getComputedStyle(el).display !== 'inline'));
     if (!el) return null;
     const other = el.nextElementSibling, old = [rect(el), rect(other)];
     other.after(el);

@@ -44,7 +44,11 @@ from spotchange.training.start import start_model
 
 BASE: dict[str, Any] = {
     "name": "pcl-speed",
-    "model": {"preset": "idc-pcl-resnet50", "vocabulary": {"size": 80, "begin": 1, "end": 2, "pad": 0}},
+    "model": {
+        "preset": "idc-pcl-resnet50",
+        "heads": {"pretraining": True},
+        "vocabulary": {"size": 80, "begin": 1, "end": 2, "pad": 0},
+    },
     "stage": {
         "objective": {"kind": "pcl-pretrain"},
         "steps": 10**9,

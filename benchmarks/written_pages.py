@@ -24,16 +24,7 @@ LOOKS = (
         "font": "sans-serif",
     },
 )
-WORDS = (
-    "account active amount annual archive balance basic budget cancel carrier change charge client cloud contact "
-    "country coupon credit daily delivery deposit discount domain draft export factory filter first forward gallery garden "
-    "growth handle header history import invoice island journal kitchen label latest ledger letter limit list market "
-    "member message method monthly mountain network notice number office option order orange owner package parcel "
-    "partner payment pending people period phone planet plan policy portal price product profile project public "
-    "quarter query quick reason receipt record region report request return review river sample season secure "
-    "service session shipping silver simple status stock street summary supply support system target team ticket "
-    "total travel update upload usage user value vendor version village volume wallet warehouse weekly winter"
-).split()
+WORDS = ["account", "active", "amount", "annual", "archive", "balance", "basic", "budget", "cancel", "carrier", "change", "charge", "client", "cloud", "contact", "country", "coupon", "credit", "daily", "delivery", "deposit", "discount", "domain", "draft", "export", "factory", "filter", "first", "forward", "gallery", "garden", "growth", "handle", "header", "history", "import", "invoice", "island", "journal", "kitchen", "label", "latest", "ledger", "letter", "limit", "list", "market", "member", "message", "method", "monthly", "mountain", "network", "notice", "number", "office", "option", "order", "orange", "owner", "package", "parcel", "partner", "payment", "pending", "people", "period", "phone", "planet", "plan", "policy", "portal", "price", "product", "profile", "project", "public", "quarter", "query", "quick", "reason", "receipt", "record", "region", "report", "request", "return", "review", "river", "sample", "season", "secure", "service", "session", "shipping", "silver", "simple", "status", "stock", "street", "summary", "supply", "support", "system", "target", "team", "ticket", "total", "travel", "update", "upload", "usage", "user", "value", "vendor", "version", "village", "volume", "wallet", "warehouse", "weekly", "winter"]
 
 
 def written_pages() -> dict[str, str]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
+import os
 import struct
 import subprocess
 import sys
@@ -14,8 +16,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from spotchange.errors import ImageError
-from spotchange.images import image_size, read_image, read_pair, squash
+from spotchange.errors import ImageError, ImageSizeError
+from spotchange.images import image_size, read_image, read_pair, same_pixels, shrunk, size_problem, squash
 
 RED, GREEN, BLUE, WHITE = (255, 0, 0), (0, 255, 0), (0, 0, 255), (255, 255, 255)
 
@@ -301,6 +303,74 @@ def test_too_many_pixels_are_refused_before_decoding() -> None:
     # With a higher limit the size is no longer the reason: the few bytes there are do not make a picture.
     with pytest.raises(ImageError, match="damaged"):
         read_image(bomb[:80], max_pixels=10**9)
+
+
+@pytest.mark.parametrize(
+    ("size", "accepted"),
+    [
+        ((1, 1_000_000), False),
+        ((1_000_000, 1), False),
+        ((1, 4097), False),
+        ((1, 4096), True),
+        ((1280, 30_000), True),
+        ((100, 10_001), False),
+        ((700, 65_535), True),
+        ((700, 65_536), False),
+        ((20_000, 20_000), False),
+    ],
+)
+def test_which_sizes_are_accepted(size: tuple[int, int], accepted: bool) -> None:
+    assert (size_problem(*size) is None) is accepted
+    assert (size_problem(*size[::-1]) is None) is accepted
+
+
+def test_a_strip_of_two_kilobytes_is_refused_before_decoding(monkeypatch: pytest.MonkeyPatch) -> None:
+    strip = encoded(Image.new("L", (1, 1_000_000)), "PNG")
+    assert len(strip) < 3000
+    monkeypatch.setattr("PIL.ImageFile.ImageFile.load", lambda *_: pytest.fail("it was decoded"))
+    with pytest.raises(ImageSizeError, match="1x1000000"):
+        read_image(strip)
+
+
+def test_large_pictures_are_brought_nearer_by_whole_factors() -> None:
+    assert shrunk(Image.new("RGB", (3583, 100)), 224, 224).size == (3583, 100)
+    assert shrunk(Image.new("RGB", (3584, 100)), 224, 224).size == (1792, 100)
+    assert shrunk(Image.new("RGB", (1280, 30_000)), 224, 224).size == (1280, 1875)
+    large = quadrants(4000, 3000)
+    whole, stepped = (np.asarray(each.resize((50, 40))).astype(int) for each in (large, shrunk(large, 50, 40)))
+    assert np.abs(whole - stepped).max() <= 8  # at edges between full colours
+
+
+def test_pixels_are_compared_to_the_last_one() -> None:
+    first = quadrants(2100, 2000)
+    second = first.copy()
+    assert same_pixels(first, second)
+    second.putpixel((2099, 1999), (1, 2, 3))
+    assert not same_pixels(first, second)
+    assert not same_pixels(first, first.resize((10, 10)))
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.png")
+    for read in (read_image, image_size):
+        with pytest.raises(ImageError, match="is not a file"):
+            read(tmp_path / "pipe.png")
+
+
+@pytest.mark.parametrize("orientation", [3, 6, 8])
+def test_damaged_metadata_do_not_stop_a_turned_picture(orientation: int) -> None:
+    """Found by an attack: writing the metadata anew after turning failed on entries that were read silently."""
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    exif[0x010F] = "maker"
+    stream = io.BytesIO()
+    quadrants().save(stream, "JPEG", exif=exif, quality=95)
+    for damage in range(0, 40, 3):
+        content = bytearray(stream.getvalue())
+        place = content.find(b"maker") - 24
+        content[place + damage] ^= 0xFF
+        with contextlib.suppress(ImageError):  # and nothing else
+            assert read_image(bytes(content)).size in ((64, 48), (48, 64))
 
 
 def test_the_pixel_limit_is_a_setting() -> None:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageDraw, ImageFont
 
-from spotchange.results import Region
+from spotchange.images import shrunk
+from spotchange.results import Box, Region
 
 GAP = 8
 BAND = 34  # pixels a line of text takes
 FADE = 0.6  # of the contrast is left where nothing changed
+PANEL_WIDTH, PANEL_HEIGHT = 4096, 640  # pixels, at most
 INK, PAPER, MARK = (28, 28, 30), (255, 255, 255), (255, 45, 85)
 
 
@@ -43,6 +46,22 @@ def draw_boxes(picture: Image.Image, regions: Sequence[Region]) -> Image.Image:
     return marked
 
 
+def marked_picture(
+    picture: Image.Image, heat: npt.NDArray[np.floating], regions: Sequence[Region], *, height: int
+) -> Image.Image:
+    """The picture at this height, with heat and boxes; work and memory follow the height, not the picture."""
+    size = (max(1, round(picture.width * height / picture.height)), height)
+    across, down = size[0] / picture.width, height / picture.height
+    scaled = shrunk(picture, *size).resize(size)
+    boxes = [replace(each, box=_scaled(each.box, across, down)) for each in regions]
+    return draw_boxes(overlay(scaled, heat), boxes)
+
+
+def _scaled(box: Box, across: float, down: float) -> Box:
+    x, y, width, height = box
+    return round(x * across), round(y * down), max(1, round(width * across)), max(1, round(height * down))
+
+
 def side_by_side(
     before: Image.Image,
     after: Image.Image,
@@ -52,12 +71,13 @@ def side_by_side(
     caption: str,
 ) -> Image.Image:
     """Before and after with heat (2, rows, columns) and boxes, the sentence underneath."""
+    widest = max(picture.width / picture.height for picture in (before, after))
+    height = max(1, min(PANEL_HEIGHT, before.height if before.height > after.height else after.height))
+    height = max(1, min(height, round(PANEL_WIDTH / widest)))
     panels = [
-        draw_boxes(overlay(picture, heat[index]), [r for r in regions if r.image == name])
+        marked_picture(picture, heat[index], [r for r in regions if r.image == name], height=height)
         for index, (name, picture) in enumerate((("before", before), ("after", after)))
     ]
-    height = min(640, max(panel.height for panel in panels))
-    panels = [p.resize((max(1, round(p.width * height / p.height)), height)) for p in panels]
     width = sum(panel.width for panel in panels) + 3 * GAP
     font = ImageFont.load_default(size=20)
     lines = textwrap.wrap(caption, width=max(20, width // 11)) or [""]

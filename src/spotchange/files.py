@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from spotchange.errors import InputError
+
+LARGEST_INPUT = 2**30  # bytes of a text file
 
 
 @contextmanager
@@ -38,6 +42,46 @@ def atomic_path(target: str | os.PathLike[str]) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+def read_input(path: str | os.PathLike[str], *, most_bytes: int = LARGEST_INPUT) -> str:
+    """The text of a file somebody gives us: a real file, of a size that makes sense, in UTF-8.
+
+    Raises:
+        ValueError: it is none of that; the text says which.
+        OSError: it cannot be read.
+    """
+    path = Path(path)
+    if path.exists() and not path.is_file():  # whoever reads a pipe waits until somebody writes into it
+        raise ValueError("is a folder" if path.is_dir() else "is not a file")
+    if path.stat().st_size > most_bytes:
+        raise ValueError(f"has more than {most_bytes:,} bytes")
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"is not UTF-8 text (byte {error.start})") from None
+
+
+def load_json(text: str | bytes, **options: Any) -> Any:
+    """`json.loads` whose only error is `json.JSONDecodeError`, however deep or long the text makes its values."""
+    try:
+        return json.loads(text, **options)
+    except json.JSONDecodeError:
+        raise
+    except RecursionError:
+        raise json.JSONDecodeError("nested too deeply", "", 0) from None
+    except ValueError as error:  # a number of thousands of digits, or bytes that are no text
+        raise json.JSONDecodeError(str(error), "", 0) from None
+
+
+def json_text(value: Any) -> str:
+    """One line of JSON that can be written as UTF-8, whatever names of files it holds."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:  # a file name that is not UTF-8
+        return json.dumps(value, allow_nan=False)
+    return text
+
+
 def write_text(target: str | os.PathLike[str], text: str) -> None:
     """Write `text` as UTF-8, all or nothing."""
     with atomic_path(target) as temporary:
@@ -48,17 +92,3 @@ def write_bytes(target: str | os.PathLike[str], content: bytes) -> None:
     """Write `content`, all or nothing."""
     with atomic_path(target) as temporary:
         temporary.write_bytes(content)
-
-
-@contextmanager
-def only_one_process(lock: Path) -> Iterator[None]:
-    """Let one process of this machine do something while others wait for it."""
-    try:
-        import fcntl
-    except ImportError:  # Windows: the others would only do the same work twice
-        yield
-        return
-    with lock.open("w") as stream:
-        fcntl.flock(stream, fcntl.LOCK_EX)
-        yield
-    lock.unlink(missing_ok=True)

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import io
 import os
-import struct
+import stat
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import Image, UnidentifiedImageError
 
-from spotchange.errors import ImageError
+from spotchange.errors import ImageError, ImageSizeError
 
 MAX_PIXELS = 100_000_000
+MAX_SIDE = 65_535  # pixels; what JPEG can hold, and more than any page
+MAX_ASPECT = 100  # of a picture with a side longer than LONG_SIDE: no camera or page makes a longer strip
+LONG_SIDE = 4096
+_STRIP = 4_000_000  # pixels of a deep picture that are converted at a time
+_SPARE = 8  # a side is halved, and so on, only while it stays this many times longer than the side wanted
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF")
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif")
 
@@ -32,18 +37,17 @@ _FOREIGN = (
     (8, b"heic", "HEIC"),
     (8, b"mif1", "HEIC"),
 )
-# What Pillow's decoders raise on damaged files: struct.error where a header ends early, DecompressionBombError where
-# a GIF's first frame is larger than the picture it is part of.
-_DECODING_ERRORS = (
-    OSError,
-    SyntaxError,
-    ValueError,
-    TypeError,
-    LookupError,
-    EOFError,
-    struct.error,
-    Image.DecompressionBombError,
-)
+# Pillow's decoders meet damaged files with whatever their parsers run into: struct.error, AttributeError, ZeroDivision.
+_DECODING_ERRORS = (Exception,)
+_TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}  # of EXIF's orientation
 
 
 def read_image(source: ImageSource, *, max_pixels: int = MAX_PIXELS, smallest_side: int | None = None) -> Image.Image:
@@ -62,7 +66,7 @@ def read_image(source: ImageSource, *, max_pixels: int = MAX_PIXELS, smallest_si
     picture = read_stored(source, max_pixels=max_pixels, smallest_side=smallest_side)
     try:
         return _to_rgb(picture)
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, MemoryError) as error:
         raise ImageError(
             f"{_name_of(source)}: cannot convert colour mode {picture.mode} ({_one_line(error)})"
         ) from error
@@ -79,11 +83,7 @@ def read_stored(source: ImageSource, *, max_pixels: int = MAX_PIXELS, smallest_s
         return _read_stream(io.BytesIO(source), name, max_pixels, smallest_side)
     if not isinstance(source, str | os.PathLike):
         raise ImageError(f"cannot read a picture from {type(source).__name__}")
-    try:
-        stream = open(name, "rb")  # noqa: SIM115 - closed just below; only opening may raise these reasons
-    except (OSError, ValueError) as error:
-        raise ImageError(_why_not_opened(name, error)) from error
-    with stream:
+    with _open_file(name) as stream:
         return _read_stream(stream, name, max_pixels, smallest_side)
 
 
@@ -108,14 +108,21 @@ def image_size(source: str | os.PathLike[str] | bytes, *, max_pixels: int = MAX_
     if isinstance(source, bytes):
         return _upright_size(_open(io.BytesIO(source), "picture", max_pixels))
     name = os.fspath(source)
-    try:
-        with open(name, "rb") as stream:
-            picture = _open(stream, name, max_pixels)
-            return _upright_size(picture)
-    except ImageError:
-        raise
-    except (OSError, ValueError) as error:
-        raise ImageError(_why_not_opened(name, error)) from error
+    with _open_file(name) as stream:
+        return _upright_size(_open(stream, name, max_pixels))
+
+
+def size_problem(width: int, height: int, *, max_pixels: int = MAX_PIXELS) -> str | None:
+    """Why a picture of this size is refused, before anything is decoded; None where it is not."""
+    if width < 1 or height < 1:
+        return f"no pixels ({width}x{height})"
+    if width * height > max_pixels:
+        return f"{width}x{height} pixels, more than the limit of {max_pixels:,}"
+    if max(width, height) > MAX_SIDE:
+        return f"{width}x{height} pixels; a side may have at most {MAX_SIDE:,}"
+    if max(width, height) > max(LONG_SIDE, MAX_ASPECT * min(width, height)):
+        return f"{width}x{height} pixels; such a long side may be at most {MAX_ASPECT} times the other"
+    return None
 
 
 def images_in(folder: Path) -> set[str]:
@@ -145,15 +152,46 @@ def squash(picture: Image.Image, width: int, height: int | None = None) -> Pixel
     return np.ascontiguousarray(np.asarray(scaled, dtype=np.uint8).transpose(2, 0, 1))
 
 
+def shrunk(picture: Image.Image, width: int, height: int) -> Image.Image:
+    """A picture much larger than `width` x `height` brought nearer to it by whole factors, each side by its own.
+
+    Whoever scales a picture to that size spends time and memory on what is left, not on what was sent. Each side
+    stays at least eight times as long as wanted, where averages of whole pixels and a filter's weights give the same.
+    """
+    across, down = max(1, picture.width // (_SPARE * width)), max(1, picture.height // (_SPARE * height))
+    return picture if across == down == 1 else picture.reduce((across, down))
+
+
+def same_pixels(first: Image.Image, second: Image.Image) -> bool:
+    """Whether two RGB pictures are equal, compared strip by strip."""
+    if first.size != second.size:
+        return False
+    width, height = first.size
+    rows = max(1, _STRIP // width)
+    for top in range(0, height, rows):
+        box = (0, top, width, min(top + rows, height))
+        if first.crop(box).tobytes() != second.crop(box).tobytes():
+            return False
+    return True
+
+
 def _name_of(source: object) -> str:
     if isinstance(source, str | os.PathLike):
         return os.fspath(source)
     return "array" if isinstance(source, np.ndarray) else "picture"
 
 
+def _open_file(name: str) -> IO[bytes]:
+    try:
+        # Whoever opens a pipe waits until somebody writes into it.
+        if not stat.S_ISREG(os.stat(name).st_mode):
+            raise ImageError(f"{name} is a folder, not a picture" if os.path.isdir(name) else f"{name} is not a file")
+        return open(name, "rb")
+    except (OSError, ValueError) as error:
+        raise ImageError(_why_not_opened(name, error)) from error
+
+
 def _why_not_opened(name: str, error: Exception) -> str:
-    if os.path.isdir(name):
-        return f"{name} is a folder, not a picture"
     if isinstance(error, FileNotFoundError):
         return f"{name} does not exist"
     return f"cannot open {name!r}: {getattr(error, 'strerror', None) or error}"
@@ -193,11 +231,9 @@ def _open(stream: IO[bytes], name: str, max_pixels: int) -> Image.Image:
 
 
 def _check_size(picture: Image.Image, name: str, max_pixels: int) -> None:
-    width, height = picture.size
-    if width < 1 or height < 1:
-        raise ImageError(f"{name} has no pixels ({width}x{height})")
-    if width * height > max_pixels:
-        raise ImageError(f"{name} has {width}x{height} pixels, more than the limit of {max_pixels:,}")
+    problem = size_problem(*picture.size, max_pixels=max_pixels)
+    if problem is not None:
+        raise ImageSizeError(f"{name} has {problem}")
 
 
 def _load(picture: Image.Image, *, name: str, max_pixels: int) -> Image.Image:
@@ -209,7 +245,7 @@ def _load(picture: Image.Image, *, name: str, max_pixels: int) -> Image.Image:
         raise ImageError(f"{name} is damaged or truncated ({_one_line(error)})") from error
     try:
         return _upright(picture)
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, MemoryError) as error:
         raise ImageError(f"{name}: cannot turn colour mode {picture.mode} ({_one_line(error)})") from error
 
 
@@ -228,7 +264,9 @@ def _upright_size(picture: Image.Image) -> tuple[int, int]:
 
 
 def _upright(picture: Image.Image) -> Image.Image:
-    return ImageOps.exif_transpose(picture) if _orientation(picture) != 1 else picture
+    # Not ImageOps.exif_transpose, which also writes the metadata anew and fails where they are damaged.
+    turn = _TURNS.get(_orientation(picture))
+    return picture if turn is None else picture.transpose(turn)
 
 
 def _to_rgb(picture: Image.Image) -> Image.Image:
@@ -243,16 +281,21 @@ def _to_rgb(picture: Image.Image) -> Image.Image:
 
 def _deep_grey_to_rgb(picture: Image.Image) -> Image.Image:
     """Grey of more than 8 bits: Pillow's own conversion clips at 255, which turns most of such a picture white."""
-    values = np.asarray(picture).astype(np.float64)
+    stored = np.asarray(picture)
     transparent = picture.info.get("transparency")
     if picture.mode == "F":
-        grey = values * 255 if values.max() <= 1 else values
+        scale = 255.0 if stored.max() <= 1 else 1.0
     else:
         # 32-bit integers are nearly always 16-bit data in a wider container.
-        grey = values / 257 if values.max() <= 65535 else values / 2**24
-    grey = np.nan_to_num(grey).clip(0, 255).round().astype(np.uint8)
-    if isinstance(transparent, int):
-        grey[values == transparent] = 255
+        scale = 1 / 257 if stored.max() <= 65535 else 1 / 2**24
+    grey = np.empty(stored.shape, np.uint8)
+    rows = max(1, _STRIP // max(1, stored.shape[1]))
+    for top in range(0, len(stored), rows):
+        values = stored[top : top + rows]
+        strip = np.nan_to_num(values.astype(np.float64) * scale).clip(0, 255).round().astype(np.uint8)
+        if isinstance(transparent, int):
+            strip[values == transparent] = 255
+        grey[top : top + rows] = strip
     return Image.fromarray(grey).convert("RGB")
 
 

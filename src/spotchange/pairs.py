@@ -5,13 +5,13 @@ Everything else stands on this module; it imports neither torch nor anything of 
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spotchange.errors import DataError
+from spotchange.files import load_json
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -108,7 +108,7 @@ class PairBatch:
 def parse_row(line: bytes | str, folder: Path, *, captions_needed: bool = True) -> Row:
     """One line of a metadata file as a row; `DataError` says what is wrong with it."""
     try:
-        values = json.loads(line.decode("utf-8-sig") if isinstance(line, bytes) else line)
+        values = load_json(line.decode("utf-8-sig") if isinstance(line, bytes) else line)
     except UnicodeDecodeError as error:
         raise DataError(f"not UTF-8 text (byte {error.start})") from error
     except (ValueError, RecursionError) as error:

@@ -77,8 +77,10 @@ def test_folders_and_manifests_give_a_line_a_pair(tmp_path: Path) -> None:
         for side, source in zip(("a", "b"), example(name), strict=True):
             Image.open(source).resize((150, 100)).save(tmp_path / side / f"{name}.png")
     Image.new("RGB", (9, 9)).save(tmp_path / "a" / "alone.png")
-    done = run(tmp_path / "a", tmp_path / "b")
-    assert [json.loads(line)["id"] for line in done.stdout.splitlines()] == ["colour.png", "gone.png"]
+    told = run(tmp_path / "a", tmp_path / "b", "--json").stdout.splitlines()
+    assert [json.loads(line)["id"] for line in told] == ["colour.png", "gone.png"]
+    plain = run(tmp_path / "a", tmp_path / "b").stdout.splitlines()
+    assert plain == [f"{line['id']}: {line['caption']}" for line in map(json.loads, told)]
     manifest = tmp_path / "pairs.jsonl"
     rows = [{"id": n, "before_file_name": f"a/{n}.png", "after_file_name": f"b/{n}.png"} for n in ("gone", "colour")]
     manifest.write_text("".join(json.dumps(row) + "\n" for row in rows))

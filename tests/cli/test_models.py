@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from spotchange.answering import load
+from spotchange.answering.calibration import FAMILIARITY_FILE, Familiarity, read_calibration
 from spotchange.cli.main import app
-from spotchange.errors import InputError
+from spotchange.errors import InputError, ModelError
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +50,22 @@ def test_export_does_not_empty_a_folder(model: Path, tmp_path: Path) -> None:
         assert "no part of a model" in done.exception.message
         assert (home / "diary.txt").read_text() == "dear diary"
         assert (home / "photos").is_dir()
+
+
+def test_export_takes_the_calibration_with_its_file(model: Path, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    shutil.copytree(model, source)
+    features = np.random.default_rng(0).normal(size=(40, 12)).astype(np.float32)
+    Familiarity.fit(features).save(source)
+    (source / "calibration.json").write_text(json.dumps({"least_familiarity": 0.1}))
+    assert export(source, "--out", tmp_path / "out").exit_code == 0
+    assert (tmp_path / "out" / FAMILIARITY_FILE).read_bytes() == (source / FAMILIARITY_FILE).read_bytes()
+    assert read_calibration(tmp_path / "out")[1] is not None
+    assert export(source, source, "--out", tmp_path / "mean").exit_code == 0
+    assert not (tmp_path / "mean" / "calibration.json").exists()  # the mean of models is another model
+    (tmp_path / "out" / FAMILIARITY_FILE).unlink()
+    with pytest.raises(ModelError, match="not the familiarity"):
+        load(tmp_path / "out", device="cpu")
 
 
 def test_export_replaces_a_model_only_where_asked(model: Path, tmp_path: Path) -> None:

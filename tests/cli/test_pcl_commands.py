@@ -22,6 +22,7 @@ MODEL = {
     "vision": {"resnet_depths": [1, 1, 1, 1], "resnet_channels": [8, 8, 8, 16], "image_size": [64, 96]},
     "text": {"width": 32, "context": 24},
     "captioner": {"width": 32, "heads": 2, "decoder_layers": 1},
+    "heads": {"pretraining": True},
     "vocabulary": {"size": 80, "begin": 1, "end": 2, "pad": 0},
 }
 
@@ -69,7 +70,7 @@ def test_align_writes_a_picture(tmp_path: Path) -> None:
     settings = ModelSettings.model_validate(MODEL)
     save_model(
         tmp_path / "model",
-        model=build_model(settings),
+        model=build_model(settings, build_tokenizer()),
         settings=settings,
         tokenizer=build_tokenizer(),
         preprocessor=preprocessor_for(settings),

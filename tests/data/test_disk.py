@@ -87,6 +87,40 @@ def test_captions_are_drawn_anew_each_epoch(make_set) -> None:
     assert min(texts.values()) >= 5
 
 
+def test_an_epoch_may_run_over_sentences(make_set) -> None:
+    """Three scenes, each with two sentences about its change and one about its distractor."""
+    folder = make_set(scenes=3)
+    source = open_source(folder, batch=3, unit="sentences")
+    assert not source.paired
+    rows = [source.next_batch() for _ in range(3)]
+    sentences = Counter(
+        (scene, kind, tuple(ids))
+        for batch in rows
+        for scene, kind, ids in zip(
+            batch.scene_id.tolist(), batch.change_type.tolist(), batch.caption_ids.tolist(), strict=True
+        )
+    )
+    assert len(sentences) == 9
+    assert set(sentences.values()) == {1}
+    assert source.epoch == 1.0
+    assert len(source) == 6  # pairs, however often an epoch visits them
+
+
+def test_an_epoch_may_run_over_sentences_of_changes_with_distractors_beside_them(make_set) -> None:
+    source = open_source(make_set(scenes=3), batch=4, unit="change-sentences")
+    assert source.paired
+    batches = [source.next_batch() for _ in range(3)]
+    assert all(batch.change_type.tolist() == [1, 0, 1, 0] for batch in batches)
+    told = []
+    for batch in batches:
+        told += list(zip(batch.scene_id[::2].tolist(), map(tuple, batch.caption_ids[::2].tolist()), strict=True))
+    assert len(set(told)) == len(told) == 6
+    assert source.epoch == 1.0
+    resumed = open_source(make_set(scenes=3), batch=4, unit="change-sentences")
+    resumed.load_state_dict(source.state_dict())
+    assert same(resumed.next_batch(), source.next_batch())
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 def test_resume_is_exact(make_set, workers: int) -> None:
     folder = make_set(scenes=7)

@@ -19,6 +19,7 @@ from spotchange.data.importers import clevr_change, image_editing_request, spot_
 from spotchange.data.importers.base import Problems
 from spotchange.data.importers.catalog import IMPORTERS, get_importer
 from spotchange.data.importers.convert import import_dataset
+from spotchange.data.metadata import read_manifest
 from spotchange.errors import DataError, InputError
 
 
@@ -142,6 +143,21 @@ def make_cub(source: Path) -> None:
     (source / "text_c10" / "002.Laysan_Albatross" / "six.txt").write_text("a white bird\na bird with a grey back\n")
 
 
+def make_nabirds(source: Path) -> None:
+    source.mkdir(parents=True)
+    pictures = {
+        "aa-1": ("0817/aa1.jpg", "817", "1"),
+        "bb-2": ("0817/bb2.jpg", "817", "0"),
+        "cc-3": ("0005/c.jpg", "5", "1"),
+    }
+    for path, _, _ in pictures.values():
+        picture(source / "images" / path)
+    (source / "images.txt").write_text("".join(f"{name} {each[0]}\n" for name, each in pictures.items()))
+    (source / "image_class_labels.txt").write_text("".join(f"{name} {each[1]}\n" for name, each in pictures.items()))
+    (source / "train_test_split.txt").write_text("".join(f"{name} {each[2]}\n" for name, each in pictures.items()))
+    (source / "classes.txt").write_text("0 Birds\n5 Snow Goose\n817 Oak Titmouse (Adult male)\n")
+
+
 MAKERS: dict[str, tuple[str, Callable[[Path], None], dict[str, int]]] = {
     "clevr-change": ("clevr-change", make_clevr_change, {"train": 4, "val": 2, "test": 2}),
     "clevr-dc": ("clevr-dc", make_clevr_dc, {"train": 2, "val": 1, "test": 1}),
@@ -152,6 +168,7 @@ MAKERS: dict[str, tuple[str, Callable[[Path], None], dict[str, int]]] = {
     "levir-cc tokens": ("levir-cc", make_levir_cc_tokens, {"train": 2, "val": 2, "test": 2}),
     "flickr8k": ("flickr8k", make_flickr8k, {"train": 1, "val": 1, "test": 1}),
     "cub": ("cub", make_cub, {"train": 2, "test": 1}),
+    "nabirds": ("nabirds", make_nabirds, {"train": 2, "test": 1}),
 }
 
 
@@ -213,6 +230,18 @@ def test_spot_the_diff_rows_of_one_pair_are_merged(tmp_path: Path) -> None:
         ("300", ("nothing moved",)),
     ]
     assert rows[0].after_file_name == "resized_images/256_2.png"
+    apart = list(read_manifest(rows[0].folder / "wordless.jsonl"))
+    assert [(row.id, row.captions) for row in apart] == [("7", ())]
+    assert apart[0].before_path.is_file()
+
+
+def test_nabirds_classes_with_pictures_are_numbered_from_zero(tmp_path: Path) -> None:
+    rows = imported("nabirds", tmp_path)
+    assert [(row.id, row.extra["class_id"], row.extra["class_name"]) for row in rows] == [
+        ("aa-1", 1, "oak titmouse (adult male)"),
+        ("cc-3", 0, "snow goose"),
+    ]
+    assert rows[0].before_file_name == rows[0].after_file_name == "images/0817/aa1.jpg"
 
 
 def test_birds_to_words_rows(tmp_path: Path) -> None:
@@ -361,7 +390,8 @@ def test_published_spot_the_diff(shared: Path) -> None:
     problems = Problems()
     pairs = list(spot_the_diff.read_pairs(annotations(shared, "spot_the_diff"), problems))
     assert problems.count == 0
-    assert Counter(pair.split for pair in pairs) == spot_the_diff.IMPORTER.counts
+    assert Counter(pair.split for pair in pairs if pair.captions) == spot_the_diff.IMPORTER.counts
+    assert Counter(pair.split for pair in pairs if not pair.captions) == {"train": 37, "val": 4, "test": 7}
     assert [note.split(": ")[1].partition(" pairs")[0] for note in problems.notes] == [
         "37 of 8,566",
         "4 of 1,493",

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -245,3 +246,33 @@ def test_a_protocol_makes_the_references(data_set: Path, tmp_path: Path) -> None
     assert "|protocol:spot-the-diff-multi|" in system.signature
     with pytest.raises(ConfigError, match="unknown protocol"):
         evaluate(str(tmp_path / "said.json"), data_set, EvaluationOptions(protocol="spot-the-dif"))
+
+
+@pytest.mark.parametrize("meteor", [False, True])
+def test_pairs_without_a_sentence_score_nothing_where_the_protocol_counts_them(
+    data_set: Path, tmp_path: Path, meteor: bool
+) -> None:
+    """Spot-the-Diff's published test has seven; they are scored against an empty reference."""
+    copy = tmp_path / "street"
+    shutil.copytree(data_set, copy)
+    captions = write_captions(tmp_path / "p.json", data_set)
+    told = json.loads(captions.read_text())
+    captions.write_text(json.dumps(told | {"silent": "a car left"}))
+    silent = {"id": "silent", "before_file_name": "0_before.png", "after_file_name": "0_after.png"}
+    (copy / "val" / "wordless.jsonl").write_text(json.dumps(silent) + "\n")
+    without = evaluate(str(captions), copy, EvaluationOptions(meteor=meteor))
+    options = EvaluationOptions(meteor=meteor, protocol="spot-the-diff-single")
+    counted = evaluate(str(captions), copy, options)
+    assert (len(without.rows), len(counted.rows)) == (20, 21)
+    assert any("1 pairs have no sentence and score 0" in note for note in counted.notes)
+    items = counted.systems[0].items["silent"]
+    assert all(items[name] == pytest.approx(0, abs=1e-4) for name in ("BLEU-4", "ROUGE-L", "CIDEr-D"))
+    scores, before = counted.systems[0].total.captions, without.systems[0].total.captions
+    assert scores["ROUGE-L"] == pytest.approx(before["ROUGE-L"] * 20 / 21)
+    assert scores["BLEU-4"] < before["BLEU-4"]
+
+
+def test_decoding_and_length_stand_in_the_signature(data_set: Path, oracle: Any) -> None:
+    rows = list(read_rows(data_set, "val"))[:2]
+    assert outputs_from_model(oracle, rows, batch_size=2, beams=1, max_words=22).decoding == "greedy,22words"
+    assert outputs_from_model(oracle, rows, batch_size=2, beams=3).decoding == "beam3,32words"

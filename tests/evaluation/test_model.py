@@ -67,7 +67,10 @@ def test_evaluate_from_the_command_line(model_folder: Path, data_set: Path, tmp_
     (system,) = found["systems"]
     assert system["name"] == "tiny"
     assert f"model:tiny@{system['signature'].split('model:tiny@')[1][:8]}" in system["signature"]
-    assert set(system["retrieval"]) == {"pair to text", "text to pair"}
+    directions = {"pair to text", "text to pair"}
+    assert set(system["retrieval"]) == directions | {f"{direction}, published rule" for direction in directions}
+    assert "retrieval:best-right-answer,ties-half+clip4idc-caption-groups" in system["signature"]
+    assert "decoding:beam2,32words" in system["signature"]
     assert 1 <= system["retrieval"]["pair to text"]["mean rank"] <= 20
     assert {"change accuracy", "pointing", "coverage", "fact accuracy"} <= set(system["beyond"])
     assert len(system["items"]) == found["pairs"] == 20

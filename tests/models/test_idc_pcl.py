@@ -29,7 +29,7 @@ TINY: dict[str, Any] = {
     "vision": {"resnet_depths": [1, 1, 1, 1], "resnet_channels": [16, 32, 48, 64], "image_size": [64, 96]},
     "text": {"width": 32, "context": 16},
     "captioner": {"width": 32, "heads": 2, "decoder_layers": 2},
-    "vocabulary": {"size": 80, "begin": 1, "end": 2, "pad": 0},
+    "vocabulary": {"size": 80, "begin": 1, "end": 2, "pad": 0, "mask": 4, "class_mark": 5},
 }
 VIT: dict[str, Any] = {
     "preset": "idc-pcl-clip",
@@ -45,7 +45,9 @@ def lively(changes: dict[str, Any] | None = None) -> IdcPcl:
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if "network" not in name:
-                parameter.add_(0.2 * torch.randn_like(parameter))
+                # Words start a hundred times as large as what is seen of a picture.
+                size = 4.0 if "words.cells" in name else 0.2
+                parameter.add_(size * torch.randn_like(parameter))
     return model.eval()
 
 
@@ -57,16 +59,15 @@ def pictures(model: IdcPcl, pairs: int = 3) -> tuple[Tensor, Tensor]:
 
 def test_masks_by_hand() -> None:
     cpu = torch.device("cpu")
-    # one picture token, then [CLS], a word
+    # one picture token, then two words
     assert words_see_back(1, 2, cpu).int().tolist() == [[1, 0, 0], [1, 1, 0], [1, 1, 1]]
-    # one picture token, [CLS], two words, two [MASK]s: the i-th sees words up to i and itself
+    # one picture token, two words, two [MASK]s: the i-th sees words up to i and itself
     assert words_see_back_beside_masks(1, 2, cpu).int().tolist() == [
-        [1, 0, 0, 0, 0, 0],
-        [1, 1, 0, 0, 0, 0],
-        [1, 1, 1, 0, 0, 0],
-        [1, 1, 1, 1, 0, 0],
-        [1, 1, 1, 0, 1, 0],
-        [1, 1, 1, 1, 0, 1],
+        [1, 0, 0, 0, 0],
+        [1, 1, 0, 0, 0],
+        [1, 1, 1, 0, 0],
+        [1, 1, 0, 1, 0],
+        [1, 1, 1, 0, 1],
     ]
     seen = everyone_sees_words(2, torch.tensor([[True, False]]))
     assert seen.int().tolist() == [[[[1, 1, 1, 1, 0]]]]
@@ -102,16 +103,16 @@ def test_later_words_never_reach_earlier_ones_nor_the_pictures() -> None:
     changed = ids.clone()
     changed[:, 4:] = 9
     mask = torch.ones_like(ids, dtype=torch.bool)
-    first, second = (model.read_together(state, each, mask, causal=True) for each in (ids, changed))
-    kept = state.tokens.shape[1] + 1 + 4
+    first, second = (model.read_causally(state, each) for each in (ids, changed))
+    kept = state.tokens.shape[1] + 4
     assert torch.allclose(first[:, :kept], second[:, :kept], atol=1e-6)
     assert not torch.allclose(first[:, kept:], second[:, kept:], atol=1e-3)
     free = [model.read_together(state, each, mask) for each in (ids, changed)]
     assert not torch.allclose(free[0][:, 0], free[1][:, 0], atol=1e-4)
 
 
-def test_padding_is_not_seen() -> None:
-    model = lively()
+def test_padding_is_seen_unless_switched_off() -> None:
+    model, published = lively({"pcl": {"see_padding": False}}), lively()
     state = model.encode(*pictures(model))
     ids = torch.randint(8, 80, (3, 6))
     mask = torch.ones_like(ids, dtype=torch.bool)
@@ -121,6 +122,8 @@ def test_padding_is_not_seen() -> None:
     kept = state.tokens.shape[1] + 1 + 4
     first, second = (model.read_together(state, each, mask)[:, :kept] for each in (ids, other))
     assert torch.allclose(first, second, atol=1e-6)
+    first, second = (published.read_together(state, each, mask)[:, :kept] for each in (ids, other))
+    assert not torch.allclose(first, second, atol=1e-4)
 
 
 def test_frozen_eyes_get_no_gradient_and_keep_their_statistics() -> None:
@@ -130,7 +133,7 @@ def test_frozen_eyes_get_no_gradient_and_keep_their_statistics() -> None:
     assert logits is not None
     logits.sum().backward()
     assert all(parameter.grad is None for parameter in model.encoder.parameters())
-    assert model.difference.input.weight.grad is not None
+    assert model.words.cells.weight.grad is not None
     assert all(torch.equal(value, statistics[name]) for name, value in model.encoder.state_dict().items())
 
 
@@ -156,11 +159,11 @@ def test_one_picture_alone_is_read_too() -> None:
     model = lively()
     cells = model.see(*pictures(model))[:, :1]
     state = model.encode_cells(cells)
-    assert state.tokens.shape == (3, 7, 32)
+    assert state.tokens.shape == (3, 8, 32)  # [IMG1], its cells, and [IMG2] alone
     ids = torch.randint(8, 80, (3, 5))
     hidden = model.read_together(state, ids, torch.ones_like(ids, dtype=torch.bool))
-    assert hidden.shape[1] == 7 + 1 + 5
-    assert model.image_outputs(hidden[:, :7]).shape == (3, 1, 32)
+    assert hidden.shape[1] == 8 + 1 + 5
+    assert torch.equal(model.image_outputs(hidden), hidden[:, [0, 7]])
 
 
 def test_every_door_of_a_captioning_model() -> None:
@@ -233,7 +236,7 @@ def photos() -> tuple[Image.Image, Image.Image]:
 def test_the_captioner_needs_only_its_name(model_folder: Path, photos: Any) -> None:
     captioner = load(model_folder)
     result = captioner.caption(*photos).to_dict()
-    assert result["schema_version"] == 1
+    assert result["schema_version"] == 2
     assert result["model"] == "pcl"
     assert result["change_type"] != "changed"
     assert isinstance(result["caption"], str)

@@ -77,3 +77,10 @@ def test_images_resized_by_pillow_are_those_resized_by_torch(size: tuple[int, in
     assert ours.dtype == np.float32
     # A hundredth of a grey level: torch computes the filter in fp32, Pillow in double precision.
     np.testing.assert_allclose(ours, theirs, atol=0.01 / 255 / min(CLIP_STD))
+
+
+def test_large_pictures_are_reduced_in_steps_to_the_same_numbers() -> None:
+    large = picture(1600, 1200)
+    preprocessor = Preprocessor(image_size=(48, 72))
+    at_once = preprocessor(to_tensor(large))
+    assert float((preprocessor([large]) - at_once).abs().max()) < 0.02

@@ -20,6 +20,7 @@ from spotchange.data.metadata import read_rows
 from spotchange.errors import ConfigError, InputError
 from spotchange.images import read_image
 from spotchange.language.checker import check
+from spotchange.locks import one_writer
 from spotchange.pairs import CHANGE_TYPES
 from spotchange.scene import AFTER
 from spotchange.scenes.dataset import generate_split
@@ -143,6 +144,46 @@ def test_going_on_after_any_cut_gives_the_same_bytes(made: Path, tmp_path: Path)
     assert contents(tmp_path) == contents(made)
     assert written.new_pairs == 14
     assert sum(told) == written.pairs == 20
+
+
+def test_missing_and_empty_pictures_are_drawn_again(made: Path, tmp_path: Path) -> None:
+    generate_split(plan(masks=True), out=tmp_path, scenes=10)
+    images = tmp_path / "train" / "images"
+    (images / "000003_after.png").unlink()
+    (images / "000005_same.png").write_bytes(b"")
+    (images / ".000005_same.ab12cd34.png").write_bytes(b"half")  # of a killed run
+    assert generate_split(plan(masks=True), out=tmp_path, scenes=10).new_pairs == 0
+    assert contents(tmp_path) == contents(made)
+
+
+def test_only_one_process_writes_a_split(made: Path) -> None:
+    whole = contents(made)
+    with one_writer(made / "train"), pytest.raises(InputError, match="is being written by process"):
+        generate_split(plan(masks=True), out=made, scenes=10)
+    assert contents(made) == whole
+
+
+@pytest.mark.parametrize("foreign", ["[]", "{}", "no json", '{"id": 7, "change_type": "add"}', "[" * 100_000])
+def test_foreign_lines_are_named_and_nothing_is_cut(tmp_path: Path, foreign: str) -> None:
+    generate_split(plan(), out=tmp_path, scenes=2)
+    rows = tmp_path / "train" / "metadata.jsonl"
+    rows.write_text(rows.read_text() + f"{foreign}\n{foreign}\n")
+    whole = contents(tmp_path)
+    with pytest.raises(InputError, match=r"metadata.jsonl:5 does not continue this data set"):
+        generate_split(plan(), out=tmp_path, scenes=3)
+    assert contents(tmp_path) == whole
+
+
+def test_what_two_writers_left_is_not_cut(tmp_path: Path) -> None:
+    """Found by an attack: two processes in one folder left every id twice, and the next run cut the scenes' file."""
+    generate_split(plan(), out=tmp_path, scenes=2)
+    for name in ("metadata.jsonl", "scenes.jsonl"):
+        file = tmp_path / "train" / name
+        file.write_text(2 * file.read_text())
+    whole = contents(tmp_path)
+    with pytest.raises(InputError, match="does not continue"):
+        generate_split(plan(), out=tmp_path, scenes=3)
+    assert contents(tmp_path) == whole
 
 
 def test_a_finished_data_set_is_left_alone(made: Path) -> None:

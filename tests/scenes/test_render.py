@@ -191,9 +191,9 @@ def test_fast_and_faithful_agree():
 
 def test_look_changes_what_it_names():
     batch = scene(SPHERE)
-    darker = replace(batch, look=batch.appearance.copy())
+    darker = replace(batch, look=batch.look.copy())
     darker.look[:, appearance.EXPOSURE] = 0.5
-    reddish = replace(batch, look=batch.appearance.copy())
+    reddish = replace(batch, look=batch.look.copy())
     reddish.look[:, appearance.GROUND_RED] = 1.0
     plain = draw(batch).images[0, 0].astype(float)
     assert draw(darker).images.mean() < 0.8 * plain.mean()

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from spotchange.answering import CaptionOptions, ImagePair
-from spotchange.serving.engine.queue import Batcher, NoPlaceError
+from spotchange.serving.engine.queue import LARGE_PAIR, Batcher, NoPlaceError
 
 OPTIONS = CaptionOptions()
 
@@ -69,6 +69,33 @@ def test_what_waits_is_answered_together_and_in_order(recorder: Recorder, batche
     recorder.free.set()
     assert [future.result(5).width for future in futures] == [1, 2, 3, 4, 5, 6, 7]
     assert recorder.batches == [[1], [2, 3, 4, 5], [6, 7]]
+
+
+def large_pair(width: int) -> ImagePair:
+    picture = Image.new("RGB", (width, 1 + LARGE_PAIR // width // 2))
+    return ImagePair.of(picture, picture)
+
+
+def test_small_pairs_go_first_and_large_ones_alone(recorder: Recorder, batcher: Batcher) -> None:
+    hold(recorder, batcher)
+    waiting = [batcher.submit(large_pair(width), OPTIONS) for width in (5000, 5001)]
+    waiting += [batcher.submit(pair(width), OPTIONS) for width in (2, 3)]
+    recorder.free.set()
+    for future in waiting:
+        future.result(5)
+    assert recorder.batches == [[1], [2, 3], [5000], [5001]]
+
+
+def test_a_large_pair_does_not_wait_for_ever(
+    recorder: Recorder, batcher: Batcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spotchange.serving.engine.queue.LARGE_PAIR_WAITS", -1.0)
+    hold(recorder, batcher)
+    waiting = [batcher.submit(each, OPTIONS) for each in (pair(2), large_pair(5000))]
+    recorder.free.set()
+    for future in waiting:
+        future.result(5)
+    assert recorder.batches == [[1], [5000], [2]]
 
 
 def test_pairs_with_other_options_are_not_mixed(recorder: Recorder, batcher: Batcher) -> None:

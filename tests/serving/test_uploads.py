@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import struct
 import zipfile
@@ -13,7 +14,7 @@ from PIL import Image
 
 from spotchange.errors import InputError
 from spotchange.serving.api.problems import Problem
-from spotchange.serving.api.uploads import check_picture, decode_base64, is_polyglot, read_checked_pair
+from spotchange.serving.api.uploads import Decoder, check_picture, decode_base64, is_polyglot, read_checked_pair
 from spotchange.serving.settings import ServerSettings, read_api_key
 
 SETTINGS = ServerSettings(max_picture_bytes=200_000, max_pixels=1_000_000, max_decoded_pixels=2_000_000)
@@ -42,8 +43,8 @@ def test_every_format_passes(draw: Draw, kind: str) -> None:
     content = draw(1, kind=kind)
     assert check_picture(content, "before", SETTINGS) == 72 * 48
     assert not is_polyglot(content)
-    before, after = read_checked_pair(content, draw(2, kind=kind), SETTINGS)
-    assert before.size == after.size == (72, 48)
+    pair = read_checked_pair(content, draw(2, kind=kind), SETTINGS)
+    assert pair.before.size == pair.after.size == (72, 48)
 
 
 @pytest.mark.parametrize("size", [(1001, 1000), (60_000, 60_000), (2**31 - 1, 1)])
@@ -55,6 +56,35 @@ def test_bombs_are_refused_by_their_header(size: tuple[int, int], monkeypatch: p
     problem = refused(bomb(*size))
     assert problem.status == 413
     assert "pixels" in problem.detail
+
+
+def test_strips_are_refused_by_their_header() -> None:
+    assert refused(bomb(1, 1_000_000)).status == 413
+    assert check_picture(bomb(1280, 30_000), "after", ServerSettings()) == 1280 * 30_000
+
+
+def test_large_pairs_leave_room_for_small_ones() -> None:
+    settings = ServerSettings(max_pixels=20_000_000, max_decoded_pixels=80_000_000)
+
+    async def ask() -> list[str]:
+        decoder = Decoder(settings)
+        done: list[str] = []
+
+        async def hold(name: str, pixels: int) -> None:
+            async with decoder.pixels(pixels):
+                done.append(name)
+                await asyncio.sleep(0)
+
+        async with decoder.pixels(40_000_000):
+            large = asyncio.create_task(hold("large", 40_000_000))
+            await asyncio.sleep(0)
+            await hold("small", 4_000_000)
+            assert done == ["small"]
+        await large
+        decoder.close()
+        return done
+
+    assert asyncio.run(ask()) == ["small", "large"]
 
 
 def test_too_many_bytes() -> None:

@@ -81,7 +81,7 @@ IDC_PCL = {
     "vision": RESNET,
     "text": {"width": 32, "context": 24},
     "captioner": {"width": 32, "heads": 2, "decoder_layers": 1},
-    "heads": {"change": False},
+    "heads": {"change": False, "pretraining": True},
     "vocabulary": {"size": 80, "begin": 1, "end": 2, "pad": 0},
 }
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 
-from spotchange.config.training import OptimizerSettings
+from spotchange.config.training import OptimizerSettings, Recipe
 from spotchange.errors import ConfigError
+from spotchange.models.build import build_model
 from spotchange.training.optimizers import build_optimizer, parameter_groups, set_rates
 
 
@@ -130,3 +132,41 @@ def test_muon_goes_on_exactly_from_its_state() -> None:
     limits = os.environ | {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16"}
     done = subprocess.run([sys.executable, "-c", MUON_STEPS], capture_output=True, text=True, env=limits, check=False)
     assert done.stdout.strip() == "same", done.stderr
+
+
+@pytest.mark.parametrize("name", ["adapt", "caption", "spot-the-diff-caption"])
+def test_the_papers_recipes_freeze_and_halve_what_the_program_does(name: str) -> None:
+    recipe = Recipe.from_yaml(Path(__file__).parents[2] / "recipes" / "clip4idc" / f"{name}.yaml")
+    assert recipe.model is not None
+    with torch.device("meta"):
+        model = Whole(build_model(recipe.model))
+    groups = parameter_groups(model, recipe.optimizer)
+    frozen = sum(parameter.numel() for parameter in model.parameters() if not parameter.requires_grad)
+    learning_words = 49408 * 512 if name.startswith("spot") else 0
+    assert frozen == 27_736_320 - learning_words
+    half = sum(parameter.numel() for group in groups if group["half"] for parameter in group["params"])
+    text = 37_800_000 + 512 * 512 if recipe.model.text.encoder else 0
+    assert half + 768 * 3 * 32 * 32 == pytest.approx(85_040_000 + 768 * 512 + 2_359_296 + text, rel=2e-3)
+    if recipe.model.text.encoder:
+        assert half + 768 * 3 * 32 * 32 == pytest.approx(125.8e6, rel=1e-3)
+
+
+def test_published_decay_spares_biases_and_the_captioner_s_norms_only(tiny_model: nn.Module) -> None:
+    rates = found(Whole(tiny_model), OptimizerSettings(weight_decay=0.1, decayed="published"))
+    for name, (_, decay) in rates.items():
+        spared = name.endswith("bias") or (name.startswith("model.captioner.") and "norm" in name)
+        assert decay == (0.0 if spared else 0.1), name
+
+
+def test_old_recipes_name_the_algorithm_otherwise() -> None:
+    assert OptimizerSettings.model_validate({"decoupled": False}).algorithm == "adam"
+    assert OptimizerSettings.model_validate({"decoupled": True}).algorithm == "adamw"
+
+
+def test_half_precision_belongs_to_bert_adam() -> None:
+    with pytest.raises(ConfigError, match=r"needs optimizer\.algorithm bert-adam"):
+        Recipe.from_mapping(
+            {"name": "x", "model": "spotchange-tiny", "data": "stream", "optimizer": {"half_parts": ["encoder.*"]},
+             "stage": {"objective": {"kind": "caption"}, "steps": 1}},
+            source="test",
+        )  # fmt: skip

@@ -43,6 +43,7 @@ RECIPE: dict[str, Any] = {
         "vision": {"resnet_depths": [1, 1, 1, 1], "resnet_channels": [8, 8, 8, 16], "image_size": [64, 96]},
         "text": {"width": 32, "context": 24},
         "captioner": {"width": 32, "heads": 2, "decoder_layers": 1, "dropout": 0.1},
+        "heads": {"pretraining": True, "classes": 48},
         "vocabulary": {"size": 80, "begin": 1, "end": 2, "pad": 0},
     },
     "data": {"kind": "stream"},
@@ -160,7 +161,7 @@ def test_single_pictures_and_classes_from_a_data_set(tmp_path: Path) -> None:
     assert batch.pairs.before.dtype == torch.uint8
     assert batch.negative_ids.shape[:2] == (4, 6)
     classes = DatasetSource(kind="dataset", path=str(tmp_path), task="classes", workers=0)
-    batch = open_tasks(classes, classes=2).next_batch()
+    batch = open_tasks(classes).next_batch()
     assert batch.task == "classes"
     assert batch.pairs.after.shape == (4, 3, 64, 96)
     assert set(batch.class_ids.flatten().tolist()) <= {0, 1}
@@ -277,6 +278,20 @@ def test_negatives_of_a_folder_are_written_once_and_belong_to_their_captions(fol
     assert (folders["pairs"] / "hard_negatives-2-2-2.json").is_file()
 
 
+def test_an_epoch_of_features_may_run_over_sentences(folders: dict[str, Path]) -> None:
+    pairs = open_pairs(folders["pairs"])
+    sentences = sum(len(row.captions) for row in pairs.rows)
+    source = FeatureBatches(open_store(folders["pairs"]), tokenizer=build_tokenizer(), max_words=24, pad=0, batch=1,
+                            seed=1, unit="sentences")  # fmt: skip
+    assert not source.paired
+    seen = []
+    for _ in range(sentences):
+        source.next_batch()
+        assert source.last_captions is not None
+        seen += source.last_captions.tolist()
+    assert sorted(seen) == list(range(sentences))
+
+
 def test_pairs_of_classes(folders: dict[str, Path]) -> None:
     ids = [0, 0, 1, 1, 2]
     source = ClassBatches(lambda rows: rows, ids, classes=3, batch=64, seed=1, device=CPU)
@@ -292,9 +307,9 @@ def test_one_class_and_too_many_are_refused() -> None:
     options: dict[str, Any] = {"batch": 4, "seed": 1, "device": CPU}
     with pytest.raises(DataError, match="at least two classes"):
         ClassBatches(lambda rows: rows, [3, 3, 3], classes=5, **options)
-    with pytest.raises(ConfigError, match=r"numbered 7, but stage\.objective\.classes is 5"):
+    with pytest.raises(ConfigError, match=r"numbered 7, but model\.heads\.classes is 5"):
         ClassBatches(lambda rows: rows, [0, 7], classes=5, **options)
-    with pytest.raises(ConfigError, match=r"set stage\.objective\.classes"):
+    with pytest.raises(ConfigError, match=r"set model\.heads\.classes"):
         ClassBatches(lambda rows: rows, [0, 1], classes=None, **options)
 
 
@@ -331,7 +346,7 @@ def mixed(folders: dict[str, Path]) -> Recipe:
     sources = [{"kind": "features", "path": str(folders[task])} for task in ("pairs", "classes")]
     return recipe(
         data={"kind": "mix", "sources": sources},
-        stage=RECIPE["stage"] | {"objective": {"kind": "pcl-pretrain", "classes": 48}, "steps": 8},
+        stage=RECIPE["stage"] | {"objective": {"kind": "pcl-pretrain"}, "steps": 8},
         model=RECIPE["model"],
         seed=1,
     )

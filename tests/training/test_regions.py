@@ -62,6 +62,7 @@ def test_a_frozen_resnet_is_compiled_by_stages() -> None:
             "vision": {"image_size": [64, 96], "resnet_depths": [1, 2, 1, 1], "resnet_channels": [8, 8, 8, 16]},
             "text": {"width": 16},
             "captioner": {"width": 16, "heads": 2, "decoder_layers": 1},
+            "heads": {"pretraining": True},
         },
         source="test",
     )

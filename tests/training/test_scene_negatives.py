@@ -117,7 +117,7 @@ def test_nothing_to_replace_is_filled_up_by_retrieval(drawn) -> None:
 
 def test_one_negative_of_a_change_denies_it(drawn) -> None:
     captions = captions_of(drawn, plain=False)
-    ids, _ = SceneNegatives(captions, counts=(2, 2, 2))(batch_of(drawn, captions))
+    ids, _ = SceneNegatives(captions, counts=(2, 2, 2), denials=True)(batch_of(drawn, captions))
     denials = [sum(says_no_change(decode(row)) for row in rows) for rows in ids.tolist()]
     assert set(denials[::2]) == {1}
     assert set(denials[1::2]) == {0}  # where nothing changed they would be true

@@ -29,3 +29,22 @@ def test_final_fraction_stays() -> None:
 
 def test_no_warmup_starts_at_the_peak() -> None:
     assert rate_factor(0.0, ScheduleSettings(shape="linear", warmup=0.0)) == 1.0
+
+
+def test_whole_cosine_is_not_rebased_after_the_warmup() -> None:
+    schedule = ScheduleSettings(shape="whole-cosine", warmup=0.1)
+    assert rate_factor(0.0999, schedule) == pytest.approx(0.999)
+    assert rate_factor(0.1, schedule) == pytest.approx(0.976, abs=1e-3)  # falls at once
+    assert rate_factor(0.5, schedule) == pytest.approx(0.5)
+
+
+def test_inverse_square_root_meets_the_published_rates() -> None:
+    schedule = ScheduleSettings(shape="inverse-sqrt", warmup=8000 / 250_000)
+    assert 1e-4 * rate_factor(1 / 250_000, schedule) == pytest.approx(1.25e-8)
+    assert rate_factor(8000 / 250_000, schedule) == pytest.approx(1.0)
+    assert 1e-4 * rate_factor(1.0, schedule) == pytest.approx(1.8e-5, rel=0.01)
+
+
+def test_rates_can_be_halved_at_places() -> None:
+    schedule = ScheduleSettings(shape="constant", warmup=0.0, halve_at=(0.1, 0.2))
+    assert [rate_factor(progress, schedule) for progress in (0.0, 0.0999, 0.1, 0.2, 1.0)] == [1, 1, 0.5, 0.25, 0.25]

@@ -47,3 +47,25 @@ def test_state_comes_back() -> None:
     first.consider({"loss": 2.0}, 5)
     second.load_state_dict(first.state_dict())
     assert (second.best, second.best_step, second.waited) == (1.0, 4, 1)
+
+
+def test_an_equal_value_may_count_as_better() -> None:
+    selection = Selection("CIDEr-D", patience=2, equal_is_better=True)
+    values = (1.0, 1.0, 0.5, 0.9)
+    assert [selection.consider({"CIDEr-D": value}, step) for step, value in enumerate(values)] == [
+        True, True, False, False,
+    ]  # fmt: skip
+    assert selection.best_step == 1
+    assert selection.gave_up
+
+
+def test_early_validations_may_count_without_being_kept() -> None:
+    selection = Selection("ROUGE-L", patience=3, keep_after=20)
+    assert not selection.consider({"ROUGE-L": 9.0}, 10)
+    assert not selection.consider({"ROUGE-L": 9.0}, 20)
+    assert selection.consider({"ROUGE-L": 0.1}, 30)
+    assert selection.best == 0.1
+    late = Selection("ROUGE-L", patience=2, keep_after=20)
+    late.consider({"ROUGE-L": 9.0}, 10)
+    late.consider({"ROUGE-L": 9.0}, 20)
+    assert late.gave_up

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from spotchange.config.model import ModelSettings
-from spotchange.config.objectives import AdaptSettings, CaptionSettings, DenseSettings
+from spotchange.config.objectives import AdaptSettings, CaptionSettings, DenseSettings, PclFinetuneSettings
 from spotchange.models.build import build_model
 from spotchange.training.objectives.base import Objective
 from spotchange.training.objectives.build import build_objective
@@ -18,6 +18,8 @@ KINDS = {
     "adapt": AdaptSettings.model_validate({"kind": "adapt", "distractor_as_before": 1.0}),
     "adapt with dense truth": AdaptSettings.model_validate({"kind": "adapt", "distractor_as_before": 1.0, "dense": {}}),
     "caption": CaptionSettings.model_validate({"kind": "caption"}),
+    "pcl fine-tuning": PclFinetuneSettings(kind="pcl-finetune", positions="every", reduction="mean"),
+    "pcl fine-tuning, summed": PclFinetuneSettings(kind="pcl-finetune", positions="every"),
     "caption with dense truth": CaptionSettings.model_validate({"kind": "caption", "distractors": "mean", "dense": {}}),
 }
 
@@ -30,7 +32,10 @@ def objective_and_batch(kind: str) -> tuple[Objective, object]:
     settings = ModelSettings.model_validate(fixtures.TINY)
     captioner = settings.captioner.model_copy(update={"dropout": 0.0})
     torch.manual_seed(3)
-    model = build_model(settings.model_copy(update={"captioner": captioner}))
+    changes: dict[str, object] = {"captioner": captioner}
+    if isinstance(KINDS[kind], PclFinetuneSettings):
+        changes |= {"architecture": "idc-pcl", "text": settings.text.model_copy(update={"width": captioner.width})}
+    model = build_model(settings.model_copy(update=changes))
     objective = build_objective(model, KINDS[kind], mean=(0.5,) * 3, std=(0.25,) * 3, paired=True)
     batch = fixtures.random_batch(12, seed=11)
     batch.caption_ids[8], batch.caption_mask[8] = batch.caption_ids[0], batch.caption_mask[0]  # in the other half

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from spotchange.answering.captioner import Captioner, CaptionOptions
+from spotchange.answering.fingerprint import pair_fingerprint
 from spotchange.data.metadata import read_manifest
 from spotchange.errors import InputError, SpotchangeError
+from spotchange.files import json_text, load_json, write_text
 from spotchange.images import images_in
+from spotchange.locks import one_writer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +29,10 @@ class NamedPair:
 def pairs_from_manifest(manifest: Path) -> list[NamedPair]:
     """The rows of a data set's metadata file, captions not needed."""
     rows = read_manifest(manifest)
-    return [NamedPair(id=row.id, before=row.before_path, after=row.after_path) for row in rows]
+    pairs = [NamedPair(id=row.id, before=row.before_path, after=row.after_path) for row in rows]
+    if not pairs:
+        raise InputError(f"{manifest} names no pair")
+    return pairs
 
 
 def pairs_from_folders(before: Path, after: Path) -> list[NamedPair]:
@@ -79,6 +84,7 @@ def write_results(
     pairs: Sequence[NamedPair],
     out: Path,
     *,
+    asked: str,
     options: CaptionOptions,
     batch_size: int,
     advance: Callable[[int], None],
@@ -86,35 +92,50 @@ def write_results(
 ) -> list[dict[str, Any]]:
     """Write `out`, continuing what an earlier run left; pairs that failed are tried again.
 
-    Lines collect in `out`.partial as they are made, so an interrupted run loses at most one batch;
-    the finished file appears under its own name at once. With `force` nothing old is looked at.
+    Lines are added to `out`.partial as they are made, so an interrupted run loses at most one batch; what an earlier
+    run finished stays where it is until the whole file takes its place. A line is used again only if it has the
+    fingerprint of the pictures, the model and the options of this run; with `force`, never.
+
+    Args:
+        asked: `asked_fingerprint` of the model and the options.
     """
-    partial = _partial(out)
-    known = {pair.id for pair in pairs}
-    if len(known) < len(pairs):
+    if len({pair.id for pair in pairs}) < len(pairs):
         raise InputError("two pairs have the same id")
-    earlier = () if force else (out, partial)
-    done = {line["id"]: line for source in earlier for line in _whole_lines(source) if "error" not in line}
-    done = {name: line for name, line in done.items() if name in known}
-    advance(len(done))
-    missing = [pair for pair in pairs if pair.id not in done]
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        with partial.open("w", encoding="utf-8") as stream:
-            for line in done.values():
-                stream.write(json.dumps(line, ensure_ascii=False) + "\n")
-            for line in caption_pairs(captioner, missing, options=options, batch_size=batch_size):
-                stream.write(json.dumps(line, ensure_ascii=False) + "\n")
-                stream.flush()
-                done[line["id"]] = line
-                advance(1)
+    partial = _partial(out)
+    with one_writer(out):
+        found = {pair.id: pair_fingerprint(asked, pair.before, pair.after) for pair in pairs}
+        marks = {name: mark for name, mark in found.items() if mark is not None}
+        earlier = () if force else (out, partial)
+        lines = (line for source in earlier for line in _whole_lines(source) if "error" not in line)
+        done = {line["id"]: line for line in lines if line.get("fingerprint", "none") == marks.get(line["id"])}
+        advance(len(done))
+        missing = [pair for pair in pairs if pair.id not in done]
+        try:
+            with _adding(partial, anew=force) as stream:
+                for line in caption_pairs(captioner, missing, options=options, batch_size=batch_size):
+                    if "error" not in line and line["id"] in marks:
+                        line["fingerprint"] = marks[line["id"]]
+                    stream.write(json_text(line) + "\n")
+                    stream.flush()
+                    done[line["id"]] = line
+                    advance(1)
+        except OSError as error:
+            raise InputError(f"cannot write {out}: {error.strerror or error}") from error
         results = [done[pair.id] for pair in pairs]
         # In the order of the input, whatever order an interrupted run left.
-        partial.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in results), encoding="utf-8")
-        os.replace(partial, out)
-    except OSError as error:
-        raise InputError(f"cannot write {out}: {error.strerror or error}") from error
+        write_text(out, "".join(json_text(line) + "\n" for line in results))
+        partial.unlink(missing_ok=True)
     return results
+
+
+def _adding(partial: Path, *, anew: bool) -> TextIO:
+    """Open for adding lines; one that was cut off goes, whole ones stay."""
+    if anew:
+        partial.unlink(missing_ok=True)
+    if partial.exists():
+        content = partial.read_bytes()
+        os.truncate(partial, content.rfind(b"\n") + 1)
+    return partial.open("a", encoding="utf-8", newline="\n")
 
 
 def _partial(out: Path) -> Path:
@@ -130,7 +151,7 @@ def _whole_lines(path: Path) -> Iterator[dict[str, Any]]:
     lines = text.splitlines(keepends=True)
     for number, each in enumerate(lines, start=1):
         try:
-            line = json.loads(each)
+            line = load_json(each)
         except (ValueError, RecursionError):
             if number == len(lines) > 1 and not each.endswith("\n"):
                 return

@@ -6,7 +6,6 @@ Both are fitted on validation data (see `spotchange.evaluation.calibrate`), neve
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from pydantic import Field, ValidationError
 
 from spotchange.config.base import Settings
 from spotchange.errors import ModelError
+from spotchange.files import load_json
 
 CALIBRATION_FILE = "calibration.json"
 FAMILIARITY_FILE = "familiarity.safetensors"
@@ -57,10 +57,26 @@ class Calibration(Settings):
         if not path.exists():
             return cls()
         try:
-            values = json.loads(path.read_text(encoding="utf-8"))
+            values = load_json(path.read_text(encoding="utf-8"))
             return cls.model_validate({name: values[name] for name in cls.model_fields if name in values})
         except (OSError, ValueError, TypeError, ValidationError) as error:
             raise ModelError(f"{path} is not a valid calibration: {' '.join(str(error).split())}") from error
+
+
+def read_calibration(folder: Path) -> tuple[Calibration, Familiarity | None]:
+    """What a model folder knows about its own outputs.
+
+    Raises:
+        ModelError: also where the calibration counts on feature statistics that are not there. Without them the
+            model would answer about anything with confidence.
+    """
+    calibration, familiarity = Calibration.read(folder), Familiarity.read(folder)
+    if calibration.least_familiarity > 0 and familiarity is None:
+        raise ModelError(
+            f"{folder} has a {CALIBRATION_FILE} but not the {FAMILIARITY_FILE} that belongs to it",
+            hint=f"copy it from where the folder came from, or remove {CALIBRATION_FILE} and calibrate again",
+        )
+    return calibration, familiarity
 
 
 class Familiarity:

@@ -11,7 +11,7 @@ import numpy as np
 from PIL import Image
 
 from spotchange.errors import ImageError
-from spotchange.images import MAX_PIXELS, ImageSource, Pixels, read_image
+from spotchange.images import MAX_PIXELS, ImageSource, Pixels, read_image, same_pixels
 
 
 class LazyImage:
@@ -73,7 +73,7 @@ class ImagePair:
             raise ImageError("; ".join(problems))
         return self
 
-    @property
+    @cached_property
     def identical(self) -> bool:
         """Whether both sides have the same pixels."""
-        return self.before.size == self.after.size and np.array_equal(self.before.pixels, self.after.pixels)
+        return same_pixels(self.before.pil, self.after.pil)

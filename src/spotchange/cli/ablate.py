@@ -79,17 +79,21 @@ def _only(ablation: Ablation, cells: list[str]) -> Ablation:
 def _print_table(ablation: Ablation, rows: list[Row]) -> None:
     from rich.table import Table
 
-    from spotchange.training.ablation.table import rank_correlation
+    from spotchange.training.ablation.table import comparisons, rank_correlation
 
     counts = sorted({len(ablation.seeds_of(cell)) for cell in ablation.cells})
     seeds = " or ".join(map(str, counts)) + (" seed" if counts == [1] else " seeds")
-    table = Table(title=f"{ablation.name}: validation, mean and spread over {seeds}")
+    table = Table(title=f"{ablation.name}: mean and spread over {seeds}")
     table.add_column("cell")
     for column in ablation.columns:
         table.add_column(column, justify="right")
     for row in rows:
         table.add_row(row.cell, *(_cell(row, column) for column in ablation.columns))
     tables().print(table)
+    for (first, second), columns in comparisons(ablation, rows).items():
+        for column, test in columns.items():
+            line = f"{column}: {second} against {first}: {test.difference:+.4f} [{test.low:+.4f}, {test.high:+.4f}]"
+            tables().print(f"{line}, p = {test.p_value:.3f}, {test.seeds} paired seeds", markup=False, soft_wrap=True)
     if ablation.correlate is not None:
         rho = rank_correlation(rows, ablation.correlate)
         first, second = ablation.correlate

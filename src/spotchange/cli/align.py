@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from spotchange.cli.output import print_line
+from spotchange.cli.output import print_json, print_line
 from spotchange.errors import InputError
 
 
@@ -16,23 +16,29 @@ def align(
     after: Annotated[Path, typer.Argument(help="The picture after.")],
     model: Annotated[str, typer.Option(help="A model folder of idc-pcl.")],
     out: Annotated[Path, typer.Option(help="PNG to write.")],
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON.")] = False,
 ) -> None:
     """Draw, for each word of the caption, the attention of the cross-modal transformer over both pictures."""
     if out.suffix.lower() != ".png":
         raise InputError(f"--out {out} must end in .png")
 
     from spotchange.answering.build import model_folder
+    from spotchange.answering.torch_runtime import choose_device
     from spotchange.files import atomic_path
     from spotchange.images import read_pair
     from spotchange.models.explain.alignment import alignment_figure, word_alignment
     from spotchange.models.weights.folder import load_model
 
     pictures = read_pair(before, after)
-    loaded = load_model(model_folder(model))
+    loaded = load_model(model_folder(model), device=choose_device(device))
     seen = [loaded.preprocess([picture]) for picture in pictures]
     ids, maps = word_alignment(loaded.model, seen[0], seen[1])
     words = [loaded.decode([word]) for word in ids]
     figure = alignment_figure(pictures[0], pictures[1], words, maps, caption=loaded.decode(ids))
     with atomic_path(out) as temporary:
         figure.save(temporary, format="PNG")
-    print_line(str(out))
+    if as_json:
+        print_json({"out": str(out), "caption": loaded.decode(ids), "words": words})
+    else:
+        print_line(str(out))

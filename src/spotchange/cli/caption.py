@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from spotchange.cli.model_options import MODEL_HELP, ModelOptions, parse_options
+from spotchange.cli.decoding import Decode
+from spotchange.cli.model_options import MODEL_HELP, ModelOptions, Runtime, parse_options
 from spotchange.cli.output import notes, print_json, print_line, progress
 from spotchange.errors import InputError
 from spotchange.results import Box
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from spotchange.answering.batch import NamedPair
 
 BATCH_SIZE = 16
+MANIFEST = "Caption every line of this file: JSON with id, before_file_name and after_file_name, relative to the file."
 
 
 def caption(
@@ -26,13 +29,16 @@ def caption(
     model_option: ModelOptions = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole result as JSON.")] = False,
     heatmap: Annotated[Path | None, typer.Option(help="Write both pictures, with what changed marked, here.")] = None,
-    pairs: Annotated[Path | None, typer.Option(help="Caption every row of this manifest (JSON lines).")] = None,
+    pairs: Annotated[Path | None, typer.Option(help=MANIFEST)] = None,
     out: Annotated[Path | None, typer.Option(help="Write results of many pairs here, as JSON lines.")] = None,
+    decode: Annotated[Decode, typer.Option(help="greedy, as the papers decode, or beam.")] = Decode.BEAM,
     beam: Annotated[int, typer.Option(min=1, max=32, help="Sentences kept while searching.")] = 3,
+    max_words: Annotated[int, typer.Option(min=1, max=512, help="Longest caption, in tokens.")] = 32,
     threshold: Annotated[float | None, typer.Option(min=0, max=1, help="Change score that counts as a change.")] = None,
     ignore: Annotated[list[str] | None, typer.Option(help="Leave out the rectangle x,y,w,h; may be repeated.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
-    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads to use.")] = None,
+    threads: Annotated[int | None, typer.Option(min=1, max=1024, help="CPU threads to use.")] = None,
+    runtime: Runtime = "auto",
     batch_size: Annotated[int, typer.Option(min=1, help="Pairs computed together.")] = BATCH_SIZE,
     fail_on_change: Annotated[bool, typer.Option("--fail-on-change", help="Exit with 1 if something changed.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace what --out holds; every pair is looked at.")] = False,
@@ -54,10 +60,14 @@ def caption(
 
     from spotchange.answering import CaptionOptions, load
 
-    options = CaptionOptions(beams=beam, threshold=threshold, ignore=boxes)
-    captioner = load(model, device=device, threads=threads, model_options=parse_options(model_option))
-    if many:
-        results = _caption_many(captioner, named, out, options, batch_size, force=force)
+    beams = 1 if decode is Decode.GREEDY else beam
+    options = CaptionOptions(beams=beams, max_words=max_words, threshold=threshold, ignore=boxes)
+    model_options = parse_options(model_option)
+    captioner = load(model, device=device, threads=threads, runtime=runtime, model_options=model_options)
+    if out is not None:
+        results = _write_many(captioner, named, out, options, batch_size, model=(model, model_options), force=force)
+    elif many:
+        results = _caption_many(captioner, named, options, batch_size, as_json=as_json)
     else:
         assert before is not None
         assert after is not None
@@ -125,30 +135,45 @@ def _caption_one(
 
 
 def _caption_many(
+    captioner: Captioner, named: list[NamedPair], options: CaptionOptions, batch_size: int, *, as_json: bool
+) -> list[dict[str, Any]]:
+    """A line a pair, as they are made."""
+    from spotchange.answering.batch import caption_pairs
+
+    results = []
+    for line in caption_pairs(captioner, named, options=options, batch_size=batch_size):
+        if as_json:
+            print_json(line)
+        else:
+            print_line(f"{line['id']}: {line['caption'] if 'caption' in line else 'error: ' + line['error']}")
+        results.append(line)
+    return results
+
+
+def _write_many(
     captioner: Captioner,
     named: list[NamedPair],
-    out: Path | None,
+    out: Path,
     options: CaptionOptions,
     batch_size: int,
     *,
+    model: tuple[str, Mapping[str, Any]],
     force: bool,
 ) -> list[dict[str, Any]]:
-    from spotchange.answering.batch import caption_pairs, write_results
+    from spotchange.answering.batch import write_results
+    from spotchange.answering.fingerprint import asked_fingerprint
 
-    if out is None:
-        results = []
-        for line in caption_pairs(captioner, named, options=options, batch_size=batch_size):
-            print_json(line)
-            results.append(line)
-        return results
     with progress() as bar:
         task = bar.add_task("pairs", total=len(named))
-        return write_results(
+        results = write_results(
             captioner,
             named,
             out,
+            asked=asked_fingerprint(*model, options),
             options=options,
             batch_size=batch_size,
             advance=lambda steps: bar.advance(task, steps),
             force=force,
         )
+    notes().print(f"{out}: {len(results)} pairs", markup=False, soft_wrap=True)
+    return results

@@ -6,9 +6,11 @@ from typing import Annotated
 
 import typer
 
+from spotchange.cli.help import PlainGroup
 from spotchange.cli.output import print_json, print_line
 
 app = typer.Typer(
+    cls=PlainGroup,
     help="List, show and check recipes; explain settings.",
     no_args_is_help=True,
     epilog="Example: spotchange config check smoke/adapt",

@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from spotchange.cli.features import features
+from spotchange.cli.help import PlainGroup
 from spotchange.cli.output import notes, print_json, print_line, progress, tables
+from spotchange.locks import one_writer
 
 if TYPE_CHECKING:
     from spotchange.data.check import DatasetReport
 
 app = typer.Typer(
+    cls=PlainGroup,
     help="Look at, check, import and pack data sets of image pairs.",
     epilog="Example: spotchange data list",
     no_args_is_help=True,
@@ -90,7 +93,7 @@ def preview(
     split: Annotated[str | None, typer.Option("--split", help="Default: the first there is.")] = None,
     count: Annotated[int, typer.Option("--count", min=1, max=500, help="Pairs to show.")] = 12,
     columns: Annotated[int, typer.Option("--columns", min=1, max=20, help="Pairs beside each other.")] = 2,
-    seed: Annotated[int, typer.Option("--seed", help="Which pairs are drawn.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Which pairs are drawn.")] = 0,
     skip_bad: SkipBad = False,
     as_json: AsJson = False,
 ) -> None:
@@ -162,16 +165,17 @@ def import_(
 
     with progress() as bar:
         task = bar.add_task("importing", total=None)
-        report = import_dataset(
-            name,
-            source,
-            out,
-            copy=copy,
-            skip_bad=skip_bad,
-            decode=decode,
-            on_problem=show,
-            advance=lambda step: bar.advance(task, step),
-        )
+        with one_writer(out):
+            report = import_dataset(
+                name,
+                source,
+                out,
+                copy=copy,
+                skip_bad=skip_bad,
+                decode=decode,
+                on_problem=show,
+                advance=lambda step: bar.advance(task, step),
+            )
     if as_json:
         print_json(asdict(report) | {"complete": report.complete})
         return
@@ -194,7 +198,7 @@ def hold_out(
     data_dir: DataDir,
     out: Annotated[Path, typer.Option("--out", help="New folder for the data set.")],
     share: Annotated[float, typer.Option("--share", help="Part of the training scenes that becomes val.")] = 0.2,
-    seed: Annotated[int, typer.Option("--seed", help="Which scenes are drawn.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Which scenes are drawn.")] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Draw train and val from a set's train, keeping its own val and test for the end, as official-val and so on."""
@@ -216,9 +220,10 @@ def shard(
 
     with progress() as bar:
         task = bar.add_task("packing", total=None)
-        counts = write_shards(
-            data_dir, out, pairs_per_shard=pairs, skip_bad=skip_bad, advance=lambda step: bar.advance(task, step)
-        )
+        with one_writer(out):
+            counts = write_shards(
+                data_dir, out, pairs_per_shard=pairs, skip_bad=skip_bad, advance=lambda step: bar.advance(task, step)
+            )
     _print_counts(out, counts, as_json)
 
 
@@ -233,7 +238,8 @@ def unshard(
 
     with progress() as bar:
         task = bar.add_task("unpacking", total=None)
-        counts = unpack_shards(shards, out, advance=lambda step: bar.advance(task, step))
+        with one_writer(out):
+            counts = unpack_shards(shards, out, advance=lambda step: bar.advance(task, step))
     _print_counts(out, counts, as_json)
 
 

@@ -25,7 +25,7 @@ def features(
     scenes: Annotated[int | None, typer.Option(min=2, help="Generate so many scenes.")] = None,
     data: Annotated[Path | None, typer.Option(help="Or take this data set.")] = None,
     split: Annotated[str, typer.Option(help="Of the data set.")] = "train",
-    seed: Annotated[int, typer.Option(min=0, help="Of the scenes.")] = 42,
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Of the scenes.")] = 42,
     changes: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting of the recipe.")
     ] = None,

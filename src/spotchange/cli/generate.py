@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from spotchange.cli.generate_everyday import everyday_split
 from spotchange.cli.output import notes, print_json, progress
-from spotchange.config.base import apply_override
-from spotchange.config.scenes import SPLIT_SCENES, DatasetPlan, proportional_scenes, scene_preset
 from spotchange.errors import InputError
 
+if TYPE_CHECKING:
+    from spotchange.config.scenes import DatasetPlan
+
 ALL = "all"
+MOST_SCENES = 10_000_000  # 140 times what the official set has
 COMPILING = "compiling the renderer, once on this machine; this takes a minute"
 
 
@@ -23,11 +25,13 @@ def generate(
     pairs: Annotated[
         int | None, typer.Option(help="Rows to write, two a scene. Without it: as many as the official split has.")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same scenes.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="The same seed gives the same scenes.")] = 0,
     split: Annotated[str, typer.Option(help="train, val, test, or all in the official proportions.")] = "train",
     size: Annotated[str, typer.Option(help="Width x height of the pictures in pixels.")] = "480x320",
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
-    start: Annotated[int, typer.Option(min=0, help="Number of the first scene, to share work over machines.")] = 0,
+    start: Annotated[
+        int, typer.Option(min=0, max=MOST_SCENES, help="Number of the first scene, to share work over machines.")
+    ] = 0,
     preset: Annotated[
         str,
         typer.Option(
@@ -123,6 +127,9 @@ def pick_device(name: str) -> str:
 
 
 def _scene_values(preset: str, changes: str | None, overrides: list[str]) -> dict[str, Any]:
+    from spotchange.config.base import apply_override
+    from spotchange.config.scenes import scene_preset
+
     values: dict[str, Any] = {} if changes is None else {"changes": changes}
     for override in overrides:
         apply_override(values, override)
@@ -130,6 +137,8 @@ def _scene_values(preset: str, changes: str | None, overrides: list[str]) -> dic
 
 
 def _plans(split: str, values: dict[str, Any]) -> list[DatasetPlan]:
+    from spotchange.config.scenes import SPLIT_SCENES, DatasetPlan
+
     splits = list(SPLIT_SCENES) if split == ALL else [split]
     if not set(splits) <= set(SPLIT_SCENES):
         raise InputError(f"unknown split '{split}'", hint=f"use {', '.join(SPLIT_SCENES)} or {ALL}")
@@ -138,8 +147,12 @@ def _plans(split: str, values: dict[str, Any]) -> list[DatasetPlan]:
 
 def _scenes(split: str, pairs: int | None) -> dict[str, int]:
     """How many scenes each split gets."""
+    from spotchange.config.scenes import SPLIT_SCENES, proportional_scenes
+
     if pairs is None:
         return dict(SPLIT_SCENES)
+    if pairs > 2 * MOST_SCENES:
+        raise InputError(f"--pairs may be {2 * MOST_SCENES:,} at most")
     if pairs < 2:
         raise InputError(f"--pairs must be at least 2, not {pairs}", hint="every scene gives two pairs")
     if pairs % 2:

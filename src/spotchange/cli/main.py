@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable
 from typing import Annotated
@@ -15,14 +14,15 @@ from spotchange.cli.ablate import ablate
 from spotchange.cli.caption import caption
 from spotchange.cli.compare import compare
 from spotchange.cli.evaluate import evaluate
+from spotchange.cli.failures import exit_code_of
 from spotchange.cli.generate import generate
+from spotchange.cli.help import HELP_NAMES, PlainGroup
 from spotchange.cli.leaderboard import leaderboard
-from spotchange.cli.output import print_error, print_line
+from spotchange.cli.output import print_line
 from spotchange.cli.rank import rank
 from spotchange.cli.score import score
 from spotchange.cli.serve import serve
 from spotchange.cli.train import train
-from spotchange.errors import SpotchangeError
 
 app = typer.Typer(
     name="spotchange",
@@ -31,6 +31,8 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
+    cls=PlainGroup,
+    context_settings=HELP_NAMES,
 )
 
 COMMANDS: dict[Callable[..., None], str] = {
@@ -67,15 +69,9 @@ def _common(
 
 
 def main() -> None:
-    """Run the command line: 0 done, 1 a verdict asked for, 2 bad input, 130 interrupted."""
+    """Run the command line: 0 done, 1 a verdict asked for, 2 bad input, 70 our mistake, 130 interrupted."""
     try:
-        app()
-    except SpotchangeError as error:
-        print_error(error)
-        sys.exit(2)
-    except KeyboardInterrupt:
-        sys.exit(130)
-    except BrokenPipeError:
-        # The reader went away (`| head`); the interpreter must not complain while it flushes stdout at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
+        code = app(standalone_mode=False)
+    except BaseException as error:
+        code = exit_code_of(error)
+    sys.exit(code if isinstance(code, int) else 0)

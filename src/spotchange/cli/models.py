@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from spotchange.cli.align import align
-from spotchange.cli.calibrate import calibrate, export
+from spotchange.cli.calibrate import calibrate
+from spotchange.cli.export import export
+from spotchange.cli.help import PlainGroup
 from spotchange.cli.output import notes, print_json, print_line, tables
 from spotchange.errors import InputError
 
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from spotchange.config.model import ModelSettings
 
 app = typer.Typer(
+    cls=PlainGroup,
     help="List, inspect, import, calibrate and export models.",
     no_args_is_help=True,
     rich_markup_mode="rich",
@@ -93,11 +96,13 @@ def import_weights(
     system: Annotated[
         str | None, typer.Option(help="FILE is a published checkpoint of this system: duda, scorer-cbr, ...")
     ] = None,
-    words: Annotated[Path | None, typer.Option(help="With --system: JSON that numbers its words.")] = None,
-    resnet: Annotated[str | None, typer.Option(help="With --system: folder or hub name of its ResNet.")] = None,
+    words: Annotated[Path | None, typer.Option(help="The dictionary of --system or IDC-PCL.")] = None,
+    resnet: Annotated[str | None, typer.Option(help="The ResNet of --system or IDC-PCL: a folder or name.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the model that --out holds.")] = False,
+    device: Annotated[str | None, typer.Option(help="Try the new folder once on auto, cpu, cuda or cuda:N.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON.")] = False,
 ) -> None:
-    """Turn CLIP weights, or a published checkpoint of CLIP4IDC or of a baseline system, into a model folder."""
+    """Turn CLIP weights, or a published checkpoint (CLIP4IDC, IDC-PCL, a baseline system), into a model folder."""
     from spotchange.models.weights.folder import check_replaceable
 
     check_replaceable(out, force=force)
@@ -113,14 +118,42 @@ def import_weights(
         if words is None or resnet is None:
             raise InputError("--system needs --words FILE and --resnet FOLDER too")
         whole = size or (224, 224)
-        save_imported(import_baseline(Path(source), system=system, words=words, resnet=resnet, image_size=whole), out)
-        print_line(str(out))
-        return
-    imported = import_model(source, activation=activation, n_inter=n_inter, image_size=size, resize=resize)
+        imported = import_baseline(Path(source), system=system, words=words, resnet=resnet, image_size=whole)
+    else:
+        imported = import_model(
+            source, activation=activation, n_inter=n_inter, image_size=size, resize=resize, words=words, resnet=resnet
+        )
     save_imported(imported, out)
-    can = "captions" if imported.settings.captioner is not None else "ranks captions; train a caption stage on top"
+    captions = system is not None or imported.settings.captioner is not None
+    if device is not None:
+        _try(out, device)
+    can = "captions" if captions else "ranks captions; train a caption stage on top"
+    if imported.settings.vision.backbone == "features":
+        can = "captions from grid features; give --resnet for pictures"
     notes().print(f"imported: {can}", markup=False)
-    print_line(str(out))
+    _print_written(out, as_json, captions=captions)
+
+
+def _try(folder: Path, device: str) -> None:
+    """One pair through the encoder, so that a model that cannot compute there is found now."""
+    import torch
+    from PIL import Image
+
+    from spotchange.answering.torch_runtime import choose_device
+    from spotchange.models.weights.folder import load_model
+
+    loaded = load_model(folder, device=choose_device(device))
+    network: Any = loaded.model
+    seen = [loaded.preprocess([Image.new("RGB", (64, 64), color)]) for color in ("gray", "red")]
+    with torch.inference_mode():
+        network.encode(*seen)
+
+
+def _print_written(out: Path, as_json: bool, **facts: Any) -> None:
+    if as_json:
+        print_json({"out": str(out), **facts})
+    else:
+        print_line(str(out))
 
 
 @app.command(epilog="Example: spotchange models attention before.png after.png --out map.png")
@@ -130,9 +163,12 @@ def attention(
     out: Annotated[Path, typer.Option(help="PNG to write.")],
     model: Annotated[str, typer.Option(help="A model folder, or 'bundled'.")] = "bundled",
     reference: Annotated[list[str] | None, typer.Option(help="A true sentence to print too; may be repeated.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON.")] = False,
 ) -> None:
     """Draw where the class tokens look, before and after the pictures meet."""
     from spotchange.answering.build import model_folder
+    from spotchange.answering.torch_runtime import choose_device
     from spotchange.files import atomic_path
     from spotchange.images import read_pair
     from spotchange.models.explain.attention import attention_figure, attention_maps
@@ -142,7 +178,7 @@ def attention(
     if out.suffix.lower() != ".png":
         raise InputError(f"--out {out} must end in .png")
     pictures = read_pair(before, after)
-    loaded = load_model(model_folder(model))
+    loaded = load_model(model_folder(model), device=choose_device(device))
     inputs = [loaded.preprocess([picture]) for picture in pictures]
     maps = attention_maps(loaded.model, inputs[0], inputs[1])
     caption = None
@@ -156,7 +192,7 @@ def attention(
     figure = attention_figure(pictures[0], pictures[1], maps, caption=caption, references=reference or [])
     with atomic_path(out) as temporary:
         figure.save(temporary, format="PNG")
-    print_line(str(out))
+    _print_written(out, as_json, caption=caption)
 
 
 app.command(epilog="Example: spotchange models align before.png after.png --model out/pcl/best --out words.png")(align)
@@ -166,7 +202,7 @@ app.command(epilog="Example: spotchange models export out/small/caption/best --o
 
 def _in_words(settings: ModelSettings) -> tuple[str, str, str, str]:
     vision, captioner = settings.vision, settings.captioner
-    eyes = "resnet" if vision.backbone == "resnet" else f"ViT {vision.width}/{vision.patch}"
+    eyes = vision.backbone if vision.backbone != "vit" else f"ViT {vision.width}/{vision.patch}"
     speaks = "-"
     if captioner is not None:
         speaks = f"{captioner.encoder_layers} + {captioner.decoder_layers} x {captioner.width}"

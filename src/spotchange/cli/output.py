@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import re
 import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -11,32 +11,46 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
 
 from spotchange.errors import SpotchangeError
+from spotchange.files import json_text
 
 if TYPE_CHECKING:
     from spotchange.reports.tables import Table
 
 WIDEST = 1000
 LOOKS = {"system": "bold", "interval": "dim", "constant": "dim italic", "published": ""}
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+
+
+class _PlainConsole(Console):
+    """A console on which names of files cannot steer the terminal."""
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        super().print(*(visible(each) if isinstance(each, str) else each for each in objects), **options)
 
 
 def notes() -> Console:
     """The console for logs, warnings and progress; made anew so that tests may swap stderr."""
-    return Console(stderr=True, highlight=False)
+    return _PlainConsole(stderr=True, highlight=False)
 
 
 def tables() -> Console:
     """The console for results that people read."""
-    return Console(highlight=False)
+    return _PlainConsole(highlight=False)
+
+
+def visible(text: str) -> str:
+    """Control characters, which steer terminals, and bytes that are no text, written out."""
+    return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
 
 
 def print_json(value: Any) -> None:
     """One JSON document, and nothing else, on stdout."""
-    sys.stdout.write(json.dumps(value, ensure_ascii=False, allow_nan=False) + "\n")
+    sys.stdout.write(json_text(value) + "\n")
 
 
 def print_line(text: str) -> None:
     """One plain line on stdout, unwrapped and unstyled, so that scripts can read it."""
-    sys.stdout.write(text + "\n")
+    sys.stdout.write(visible(text) + "\n")
 
 
 def show_tables(shown: Iterable[Table]) -> None:
@@ -59,14 +73,16 @@ def show_tables(shown: Iterable[Table]) -> None:
 
 def progress(*columns: ProgressColumn) -> Progress:
     """A progress bar on stderr that leaves nothing behind in a pipe."""
+    console = notes()
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
         *columns,
         TimeRemainingColumn(),
-        console=notes(),
+        console=console,
         transient=True,
+        disable=not console.is_terminal,
     )
 
 
@@ -74,7 +90,11 @@ def print_error(error: SpotchangeError) -> None:
     """One line that says what is wrong, and a hint where there is one."""
     console = notes()
     console.print("error:", style="bold red", end=" ")
-    console.print(" ".join(error.message.split()), markup=False, soft_wrap=True)
+    console.print(_one_line(error.message), markup=False, soft_wrap=True)
     if error.hint:
         console.print("hint:", style="bold", end=" ")
-        console.print(" ".join(error.hint.split()), markup=False, soft_wrap=True)
+        console.print(_one_line(error.hint), markup=False, soft_wrap=True)
+
+
+def _one_line(text: str) -> str:
+    return visible(" ".join(text.split()))

@@ -46,7 +46,7 @@ def _captions_for_pair(
     from spotchange.answering import load
     from spotchange.evaluation.retrieval import rank_captions
 
-    found = rank_captions(load(model, device=device), (before, after), sentences)
+    found = rank_captions(load(model, device=device, runtime="torch"), (before, after), sentences)
     return [{"caption": text, "similarity": round(similarity, 4)} for text, similarity in found]
 
 
@@ -58,7 +58,7 @@ def _pairs_for_text(text: str, manifest: Path, model: str, device: str) -> list[
     named = pairs_from_manifest(manifest)
     if not named:
         raise InputError(f"{manifest} holds no pair")
-    found = rank_pairs(load(model, device=device), text, [(each.before, each.after) for each in named])
+    found = rank_pairs(load(model, device=device, runtime="torch"), text, [(each.before, each.after) for each in named])
     return [{"id": named[place].id, "similarity": round(similarity, 4)} for place, similarity in found]
 
 

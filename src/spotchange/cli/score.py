@@ -21,7 +21,7 @@ def score(
     references: Annotated[
         Path,
         typer.Argument(
-            help="References: {id: [text]} JSON, JSON lines with id and captions, or a COCO annotation file."
+            help="References: {id: \\[text]} JSON, JSON lines with id and captions, or a COCO annotation file."
         ),
     ],
     as_json: Annotated[bool, typer.Option("--json", help="Print the result, item scores included, as JSON.")] = False,
@@ -29,7 +29,7 @@ def score(
         bool, typer.Option("--allow-missing", help="Score the ids that both files have and say how many.")
     ] = False,
     meteor: Annotated[bool, typer.Option("--meteor/--no-meteor", help="METEOR takes the longest by far.")] = True,
-    seed: Annotated[int, typer.Option(help="Seed of the bootstrap intervals.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the bootstrap intervals.")] = 0,
 ) -> None:
     """Score captions with BLEU, METEOR, ROUGE-L and CIDEr-D, digit for digit as the COCO tools do."""
     from spotchange import metrics

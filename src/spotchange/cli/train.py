@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from spotchange.cli.output import notes, print_json, print_line
+from spotchange.locks import one_writer
 
 
 def train(
@@ -38,10 +41,18 @@ def train(
     from spotchange.training.run import run_stage
 
     stop.listen()
-    summary = run_stage(settings, out=folder, resume=resume, stop=stop, device=device)
+    # Of several processes of one run, the first speaks for all.
+    with one_writer(folder) if os.environ.get("RANK", "0") == "0" else nullcontext():
+        summary = run_stage(settings, out=folder, resume=resume, stop=stop, device=device)
     if summary is None:  # another process of the same run speaks
         return
-    if json:
+    _tell(summary, folder, as_json=json)
+    if stop.heard is not None:
+        raise typer.Exit(128 + stop.heard)  # as shells count an end by a signal: 130 for Ctrl-C
+
+
+def _tell(summary: dict[str, Any], folder: Path, *, as_json: bool) -> None:
+    if as_json:
         print_json(summary)
         return
     if summary["best"] is not None:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import cv2
+import numpy as np
 
+from spotchange.comparison.describe import describe
 from spotchange.comparison.options import ComparisonOptions
+from spotchange.comparison.photos.judging import judge_photos
 from spotchange.comparison.picture import Picture, read_pictures
 from spotchange.comparison.result import Comparison, Finding
 from spotchange.comparison.sentences import summary_of
-from spotchange.comparison.verdict import Verdict, judge
+from spotchange.comparison.verdict import judge
 
 
 def compare(before: Any, after: Any, options: ComparisonOptions | None = None) -> Comparison:
@@ -27,27 +31,30 @@ def compare(before: Any, after: Any, options: ComparisonOptions | None = None) -
         notes += (f"after was scaled from {second.width}x{second.height} to {first.width}x{first.height}",)
         second = _scaled(second, first.size)
     verdict = judge(first, second, options.tolerance, options.ignore)
-    ratio = verdict.diff_pixels / verdict.counted.size
-    within = verdict.diff_pixels <= options.max_diff_pixels or ratio <= options.max_diff_ratio
-    changed = first.size != second.size or not within
-    findings = _describe(first, second, verdict, options) if changed and options.describe else ()
+    identical = verdict.identical and sizes["size_before"] == sizes["size_after"]
+    findings: tuple[Finding, ...] = ()
+    if options.preset == "photos" and not identical:
+        photos = judge_photos(first.rgb, second.rgb, options.ignore)
+        verdict = replace(verdict, counted=photos.mask, diff_pixels=int(np.count_nonzero(photos.mask)))
+        findings, notes = tuple(photos.findings), notes + photos.notes
+    ratio = verdict.diff_pixels / max(1, verdict.counted.size)
+    changed = not (verdict.diff_pixels <= options.max_diff_pixels or ratio <= options.max_diff_ratio)
+    if options.preset != "photos":
+        changed = changed or first.size != second.size
+        findings = describe(first, second, verdict, options) if changed and options.describe else ()
     return Comparison(
         preset=options.preset,
-        identical=verdict.identical and sizes["size_before"] == sizes["size_after"],
+        identical=identical,
         changed=changed,
         diff_pixels=verdict.diff_pixels,
         diff_ratio=ratio,
         largest_difference=round(verdict.largest_difference, 6),
-        summary=summary_of(findings, changed=changed, verdict=verdict, options=options),
+        summary=summary_of(findings, changed=changed, verdict=verdict),
         findings=findings,
         notes=notes,
         mask=verdict.counted,
         **sizes,
     )
-
-
-def _describe(before: Picture, after: Picture, verdict: Verdict, options: ComparisonOptions) -> tuple[Finding, ...]:
-    return ()
 
 
 def _profile_notes(before: Picture, after: Picture) -> tuple[str, ...]:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from spotchange.errors import InputError
+from spotchange.results import Box
 
-Box = tuple[int, int, int, int]  # x, y, width, height in pixels
 Preset = Literal["exact", "tolerant", "photos"]
 
 

@@ -18,10 +18,11 @@ import numpy.typing as npt
 from PIL import Image
 
 from spotchange.errors import ImageError
-from spotchange.images import MAX_PIXELS, ImageSource, read_stored
+from spotchange.images import MAX_PIXELS, ImageSource, read_stored, size_problem
 
 Levels = npt.NDArray[Any]  # uint8 or uint16
 
+LARGEST_PROFILE = 8 * 2**20  # bytes; what Pillow takes at most is of this order
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 # Chunks that do not change what Pillow shows: no orientation, no animation, no keyed transparency.
 _PLAIN_CHUNKS = frozenset(
@@ -173,14 +174,18 @@ def _scan_chunks(content: bytes, max_pixels: int) -> tuple[bool, bytes | None]:
     """Whether all chunks are such that the stored pixels are the picture, and the colour profile."""
     width, height = int.from_bytes(content[16:20], "big"), int.from_bytes(content[20:24], "big")
     start, profile = 8, None
-    while 0 < width * height <= max_pixels and start + 8 <= len(content):
+    while size_problem(width, height, max_pixels=max_pixels) is None and start + 8 <= len(content):
         length, name = int.from_bytes(content[start : start + 4], "big"), content[start + 4 : start + 8]
         if name == b"IEND":
             return True, profile
         if name == b"iCCP":
             try:
-                profile = zlib.decompress(content[start + 8 : start + 8 + length].split(b"\0", 1)[1][1:])
+                packed = content[start + 8 : start + 8 + length].split(b"\0", 1)[1][1:]
+                unpacking = zlib.decompressobj()
+                profile = unpacking.decompress(packed, LARGEST_PROFILE)
             except (zlib.error, IndexError):
+                return False, None
+            if not unpacking.eof:  # or a few bytes could unpack to as many gigabytes
                 return False, None
         elif name in _TEXT_CHUNKS:
             if content.startswith(_TEXTS_WITH_ORIENTATION, start + 8):

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spotchange.comparison.options import ComparisonOptions
 from spotchange.comparison.result import Finding
 from spotchange.comparison.verdict import Verdict
 
 NAMED = 3  # findings the summary names
 
 
-def summary_of(findings: Sequence[Finding], *, changed: bool, verdict: Verdict, options: ComparisonOptions) -> str:
+def summary_of(findings: Sequence[Finding], *, changed: bool, verdict: Verdict) -> str:
     """At most three findings and how many more; without findings, the counts."""
     if verdict.identical:
         return "the pictures are identical"
     count = verdict.diff_pixels
     counted = f"{pixels(count)} ({share(count / verdict.counted.size)})"
+    if not changed and findings:
+        return "; ".join(["the content is the same", *(finding.sentence for finding in findings[:NAMED])])
     if not changed:
         if not count:
             beyond = "outside the ignored regions" if not verdict.differing.any() else "beyond the tolerance"

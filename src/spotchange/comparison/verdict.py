@@ -14,9 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from spotchange.comparison.antialiasing import antialiased
-from spotchange.comparison.options import Box, Tolerance
+from spotchange.comparison.options import Tolerance
 from spotchange.comparison.picture import Picture
 from spotchange.comparison.result import Mask
+from spotchange.results import Box
 
 LARGEST_YIQ = 35215.0  # of the weighted squares, for 8 bits
 _TO_YIQ = np.array(
@@ -26,8 +27,10 @@ _TO_YIQ = np.array(
         [0.21147017, -0.52261711, 0.31114694],
     ]
 )
-_WEIGHTS = np.array([0.5053, 0.299, 0.1957])
-_PIXELS_AT_ONCE = 1 << 18
+# The root of the weighted squares, as a share of the largest, is the length of a turned and stretched difference.
+_ROOTS = np.sqrt(np.array([0.5053, 0.299, 0.1957]) / LARGEST_YIQ)
+_TO_DISTANCE = np.vstack([_TO_YIQ.T * _ROOTS, np.zeros((1, 3))]).astype(np.float32)  # red, green, blue, alpha
+_PIXELS_AT_ONCE = 1 << 15  # as many as stay in the processor's own memory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,19 +59,18 @@ def judge(before: Picture, after: Picture, tolerance: Tolerance, ignore: Sequenc
     np.not_equal(first[:height, :width], second[:height, :width], out=differing[:height, :width])
     for x, y, box_width, box_height in ignore:
         differing[max(y, 0) : max(y + box_height, 0), max(x, 0) : max(x + box_width, 0)] = False
-    counted = differing.copy()
     places = np.flatnonzero(differing[:height, :width])
     distances = distances_at(before, after, places, width)
-    largest = float(distances.max(initial=0.0))
-    if np.count_nonzero(differing) > len(places):
-        largest = 1.0
-    small = distances <= tolerance.pixel_threshold if tolerance.pixel_threshold > 0 else np.zeros(len(places), bool)
-    if tolerance.ignore_antialiasing:
-        large = np.flatnonzero(~small)
-        smooth = antialiased(before, after, places[large], width)
-        small[large[smooth]] = True
-    rows, columns = np.divmod(places[small], width)
-    counted[rows, columns] = False
+    largest = float(distances.max(initial=0.0)) if np.count_nonzero(differing) == len(places) else 1.0
+    counted = differing
+    if tolerance.pixel_threshold > 0 or tolerance.ignore_antialiasing:
+        small = distances <= tolerance.pixel_threshold
+        if tolerance.ignore_antialiasing:
+            large = np.flatnonzero(~small)
+            small[large[antialiased(before, after, places[large], width)]] = True
+        rows, columns = np.divmod(places[small], width)
+        counted = differing.copy()
+        counted[rows, columns] = False
     return Verdict(
         identical=False,
         differing=differing,
@@ -78,23 +80,36 @@ def judge(before: Picture, after: Picture, tolerance: Tolerance, ignore: Sequenc
     )
 
 
-def distances_at(before: Picture, after: Picture, places: npt.NDArray[np.intp], width: int) -> npt.NDArray[np.float64]:
+def distances_at(before: Picture, after: Picture, places: npt.NDArray[np.intp], width: int) -> npt.NDArray[np.float32]:
     """YIQ distance from 0 to 1 at flat places of the common area, which is `width` wide."""
-    found = np.empty(len(places))
+    if not len(places):
+        return np.empty(0, np.float32)
+    plain = not (before.transparent or after.transparent or before.deep or after.deep)
+    found = np.empty(len(places), np.float32)
     for start in range(0, len(places), _PIXELS_AT_ONCE):
         part = slice(start, start + _PIXELS_AT_ONCE)
+        if plain:
+            one, other = (_levels(picture, places[part], width) for picture in (before, after))
+            found[part] = _lengths(one.astype(np.float32) - other)
+            continue
         rows, columns = np.divmod(places[part], width)
         first, second = before.levels_at(rows, columns), after.levels_at(rows, columns)
-        squares = _squares(_over(first, 255.0) - _over(second, 255.0))
-        if before.transparent or after.transparent:
-            # Over white alone, clear and white would be the same; over two grounds no transparency hides.
-            squares = np.maximum(squares, _squares(_over(first, 0.0) - _over(second, 0.0)))
-        found[part] = np.sqrt(squares / LARGEST_YIQ)
+        # Over white alone, clear and white would be the same; over two grounds no transparency hides.
+        found[part] = np.maximum(*(_lengths(_over(first, ground) - _over(second, ground)) for ground in (255.0, 0.0)))
     return found
 
 
-def _squares(difference: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    return np.square(difference @ _TO_YIQ.T) @ _WEIGHTS
+def _levels(picture: Picture, places: npt.NDArray[np.intp], width: int) -> npt.NDArray[np.uint8]:
+    """(places, 4) of an 8-bit picture; whole pixels are fetched, which is several times faster than channels."""
+    words = picture.rgba.view(np.uint32)[..., 0]
+    found = words.ravel()[places] if picture.width == width else words[np.divmod(places, width)]
+    return found.view(np.uint8).reshape(-1, 4)
+
+
+def _lengths(difference: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+    """The distance of differences in RGB (places, 3), or with an alpha that is the same (places, 4)."""
+    turned = difference.astype(np.float32, copy=False) @ _TO_DISTANCE[: difference.shape[1]]
+    return np.sqrt(np.einsum("ij,ij->i", turned, turned))
 
 
 def _over(levels: npt.NDArray[np.float64], ground: float) -> npt.NDArray[np.float64]:

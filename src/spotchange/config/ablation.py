@@ -29,11 +29,19 @@ class Ablation(Settings):
     seeds: list[int] = Field(default=[1, 2], min_length=1)
     shared: str | None = None
     """Stage that is run once and that every cell starts from: the role CLIP's weights play in the papers."""
+    start: str | None = None
+    """A model folder that every cell starts from, in the place of a shared stage."""
+    equal_budget: bool = True
+    """Every cell sees as many pairs in all; false: cells are trained until validation stops them, or cost is what is
+    compared."""
     stages: dict[str, dict[str, Any]]
     """Recipes by name; `stage.start_from: previous` takes the best checkpoint of the stage before."""
     cells: dict[str, CellSettings] = Field(min_length=1)
     columns: list[str] = Field(default=["R@1", "CIDEr-D"], min_length=1)
-    """Validation numbers shown, each from the last stage of a cell that measures it."""
+    """Numbers shown, each from the last stage of a cell that measures it: on the test pairs where the stage has any
+    (`validation.test_pairs`), else on validation."""
+    compare: list[tuple[str, str]] = Field(default_factory=list)
+    """Pairs of cells to compare seed by seed, in every column: second minus first."""
     correlate: tuple[str, str] | None = None
     """Two columns whose rank correlation over the cells is printed."""
 
@@ -49,6 +57,11 @@ class Ablation(Settings):
         unknown = sorted(used - set(self.stages))
         if unknown:
             raise ValueError(f"no stage is called {', '.join(unknown)}; there are: {', '.join(self.stages)}")
+        if self.shared is not None and self.start is not None:
+            raise ValueError("shared and start: one of them is what cells start from")
+        missing = sorted({cell for pair in self.compare for cell in pair} - set(self.cells))
+        if missing:
+            raise ValueError(f"compare: no cell is called {', '.join(missing)}")
         for column in self.correlate or ():
             if column not in self.columns:
                 raise ValueError(f"correlate: '{column}' is not one of the columns")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import os
-from pathlib import Path
 from typing import Any, Self
 
 import yaml
@@ -12,7 +11,12 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
 from spotchange.errors import ConfigError
-from spotchange.files import write_text
+from spotchange.files import read_input, write_text
+
+LARGEST_RECIPE = 2**20  # bytes
+MOST_VALUES = 100_000
+# Besides its own errors: numbers of thousands of digits, dates that do not exist, lists in lists in lists.
+_YAML_ERRORS = (yaml.YAMLError, ValueError, RecursionError)
 
 
 class Settings(BaseModel):
@@ -49,15 +53,42 @@ class Settings(BaseModel):
 def read_yaml(path: str | os.PathLike[str]) -> dict[str, Any]:
     """A YAML file that must hold a mapping."""
     try:
-        values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        text = read_input(path, most_bytes=LARGEST_RECIPE)
     except OSError as error:
         raise ConfigError(f"cannot read recipe {path}: {error.strerror or error}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        reason = " ".join(str(error).split())
+    except ValueError as error:
+        raise ConfigError(f"recipe {path} {error}") from error
+    try:
+        values = _load_yaml(text)
+    except _YAML_ERRORS as error:
+        reason = " ".join(str(error).split())[:300]
         raise ConfigError(f"recipe {path} is not valid YAML: {reason}") from error
     if not isinstance(values, dict):
         raise ConfigError(f"recipe {path} must hold settings as 'key: value' lines")
     return values
+
+
+def _load_yaml(text: str) -> Any:
+    """`yaml.safe_load` with a bound on what aliases (*name) may stand for: a few lines of them fill any memory."""
+    loader = yaml.SafeLoader(text)
+    try:
+        root = loader.get_single_node()
+        if root is None:
+            return None
+        if _expanded(root, {}) > MOST_VALUES:
+            raise yaml.YAMLError(f"it stands for more than {MOST_VALUES:,} values")
+        return loader.construct_document(root)
+    finally:
+        loader.dispose()
+
+
+def _expanded(node: Any, known: dict[int, int]) -> int:
+    """How many values a node stands for, aliases written out."""
+    if id(node) not in known:
+        known[id(node)] = MOST_VALUES + 1  # until it is counted: a node inside itself has no end
+        inner = [each for pair in node.value for each in pair] if isinstance(node, yaml.MappingNode) else node.value
+        known[id(node)] = 1 + (sum(_expanded(each, known) for each in inner) if not isinstance(inner, str) else 0)
+    return known[id(node)]
 
 
 def apply_override(values: dict[str, Any], override: str) -> None:
@@ -66,8 +97,8 @@ def apply_override(values: dict[str, Any], override: str) -> None:
     if not separator or not key.strip():
         raise ConfigError(f"--set {override!r} is not of the form key=value")
     try:
-        value = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+        value = _load_yaml(text)
+    except _YAML_ERRORS as error:
         raise ConfigError(f"--set {override!r}: the value is not valid YAML") from error
     *parents, last = key.strip().split(".")
     for parent in parents:

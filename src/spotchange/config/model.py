@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -28,39 +28,46 @@ EVERYDAY_KINDS = (
     "tint",
 )
 
+# A file may say anything; beyond these a model would be asked for that no machine holds.
+WIDEST, DEEPEST = 65_536, 1_000
+Side = Annotated[int, Field(ge=1, le=8192)]
+Channels = Annotated[int, Field(ge=1, le=WIDEST)]
+Depth = Annotated[int, Field(ge=0, le=DEEPEST)]
+
 Architecture = Literal["clip4idc", "clip", "clip-ft", "ft1", "ft2", "conventional", "idc-pcl", "baseline"]
 
 
 class VisionSettings(Settings):
     """The pair encoder."""
 
-    backbone: Literal["vit", "resnet", "efficientnet-lite0"] = "vit"
-    """What sees one picture: a vision transformer, or a grid network with inter layers on top."""
-    image_size: tuple[int, int] = (224, 224)
+    backbone: Literal["vit", "resnet", "efficientnet-lite0", "features"] = "vit"
+    """What sees one picture: a vision transformer, or a grid network with inter layers on top. features: nothing, the
+    model reads grid features made elsewhere (IDC-PCL as published, imported without its network)."""
+    image_size: tuple[Side, Side] = (224, 224)
     """Height and width of the pictures the model sees, in pixels."""
     stem: Literal["clip", "conv"] = "clip"
     """How pixels become patches: CLIP's one convolution, or small convolutions first (for training from nothing)."""
-    patch: int = Field(default=32, ge=1)
+    patch: int = Field(default=32, ge=1, le=1024)
     """Side of a patch, in pixels."""
-    stem_channels: tuple[int, ...] = (64, 128)
+    stem_channels: tuple[Channels, ...] = Field(default=(64, 128), max_length=8)
     """Channels of the conv stem's 3x3 convolutions, each of which halves the picture."""
-    width: int = Field(default=768, ge=1)
+    width: int = Field(default=768, ge=1, le=WIDEST)
     heads: int = Field(default=12, ge=1)
-    layers: int = Field(default=12, ge=0)
+    layers: int = Field(default=12, ge=0, le=DEEPEST)
     """Transformer blocks in all, intra and inter."""
-    n_inter: int | None = Field(default=None, ge=0)
+    n_inter: int | None = Field(default=None, ge=0, le=DEEPEST)
     """Blocks, counted from the last, that look at both pictures at once; null: a quarter of the layers."""
-    mlp_ratio: int = Field(default=4, ge=1)
+    mlp_ratio: int = Field(default=4, ge=1, le=64)
     difference: bool = False
     """Give every token also the difference to its place in the other picture; not in the paper, learns faster."""
     activation: Literal["quick_gelu", "gelu"] = "quick_gelu"
-    output_width: int = Field(default=512, ge=1)
+    output_width: int = Field(default=512, ge=1, le=WIDEST)
     """Width of the projected tokens that the captioner reads and of the pair's embedding."""
     resnet: str | None = None
     """Where a resnet backbone's weights come from when a run starts: a folder or a hub name; null: random."""
-    resnet_depths: tuple[int, ...] = (3, 4, 6, 3)
+    resnet_depths: tuple[Depth, ...] = Field(default=(3, 4, 6, 3), max_length=8)
     """Blocks of each stage of a resnet backbone: ResNet-50 is 3, 4, 6, 3; ResNet-101 is 3, 4, 23, 3."""
-    resnet_channels: tuple[int, ...] = (256, 512, 1024, 2048)
+    resnet_channels: tuple[Channels, ...] = Field(default=(256, 512, 1024, 2048), max_length=8)
     """Channels of each stage of a resnet backbone."""
     resnet_stride_first: bool = False
     """Where a resnet block halves the grid: in its first 1x1 convolution (the original), or in the 3x3."""
@@ -91,7 +98,7 @@ class VisionSettings(Settings):
     def grid(self) -> tuple[int, int]:
         """Rows and columns of patches (or of the grid network's cells) in one picture."""
         height, width = self.image_size
-        if self.backbone == "resnet":
+        if self.backbone in ("resnet", "features"):
             stride = 2 ** (self.resnet_stage + 1)
             return -(-height // stride), -(-width // stride)
         if self.backbone == "efficientnet-lite0":
@@ -116,26 +123,26 @@ class TextSettings(Settings):
 
     encoder: bool = True
     """Whether the model has a text encoder; models shipped for captioning alone leave it out."""
-    width: int = Field(default=512, ge=1)
+    width: int = Field(default=512, ge=1, le=WIDEST)
     """Width of the word embeddings."""
     heads: int = Field(default=8, ge=1)
-    layers: int = Field(default=12, ge=0)
+    layers: int = Field(default=12, ge=0, le=DEEPEST)
     activation: Literal["quick_gelu", "gelu"] = "quick_gelu"
-    context: int = Field(default=77, ge=2)
+    context: int = Field(default=77, ge=2, le=65536)
     """Longest sentence in tokens, begin and end tokens included."""
 
 
 class CaptionerSettings(Settings):
     """The transformer that reads visual tokens and writes words."""
 
-    width: int = Field(default=512, ge=1)
+    width: int = Field(default=512, ge=1, le=WIDEST)
     heads: int = Field(default=8, ge=1)
-    encoder_layers: int = Field(default=3, ge=0)
-    decoder_layers: int = Field(default=3, ge=1)
+    encoder_layers: int = Field(default=3, ge=0, le=DEEPEST)
+    decoder_layers: int = Field(default=3, ge=1, le=DEEPEST)
     dropout: float = Field(default=0.1, ge=0, lt=1)
     memory: Literal["layerwise", "last"] = "layerwise"
     """layerwise: encoder layer i feeds decoder layer i, as published; last: the last feeds all."""
-    language_layers: int = Field(default=3, ge=1)
+    language_layers: int = Field(default=3, ge=1, le=DEEPEST)
     """FT2's layers of language encoder, trained from nothing."""
 
     @model_validator(mode="after")
@@ -150,10 +157,21 @@ class CaptionerSettings(Settings):
 class DifferenceSettings(Settings):
     """IDC-PCL's image difference encoder, as wide as `captioner`; 0 and 0 layers leave it out."""
 
-    single_layers: int = Field(default=1, ge=0)
+    single_layers: int = Field(default=1, ge=0, le=DEEPEST)
     """Layers that see the cells of one picture."""
-    pair_layers: int = Field(default=1, ge=0)
+    pair_layers: int = Field(default=1, ge=0, le=DEEPEST)
     """Layers that see the cells of both."""
+
+
+class PclSettings(Settings):
+    """Where IDC-PCL may leave the published program; the defaults are the program's. Read by idc-pcl only."""
+
+    blocks: Literal["pre-norm", "post-norm"] = "pre-norm"
+    """pre-norm: the published blocks; post-norm: BERT's, with its random start."""
+    standardise: bool = False
+    """Give every channel of the grid features mean 0 and deviation 1 over the batch."""
+    see_padding: bool = True
+    """Pre-training looks at padding, as published; false: nobody does."""
 
 
 class BaselineSettings(Settings):
@@ -168,18 +186,23 @@ class BaselineSettings(Settings):
 
 
 class HeadSettings(Settings):
-    """Answers beside the sentence; published checkpoints have none."""
+    """Answers beside the sentence, and what only training reads."""
 
     change: bool = False
     """Say the kind of change, "none" among them."""
     patch_change: bool = False
     """Say for every patch whether it belongs to the change; without it the heat map is class-token attention."""
+    pretraining: bool = False
+    """IDC-PCL's heads of pre-training: masked cells (needed by the task mvcl), and the published matching head, which
+    no published recipe trains."""
+    classes: int | None = Field(default=None, ge=2)
+    """IDC-PCL's heads for classification data: how many classes there are; null: no such heads."""
     change_types: tuple[str, ...] = ("none", "color", "texture", "add", "drop", "move")
     """Kinds of change, "none" first."""
-    nouns: int = Field(default=0, ge=0)
+    nouns: int = Field(default=0, ge=0, le=1_000_000)
     """Names for single things, and one for what has none, from a second look at a window round each; 0: no such look.
     Needs efficientnet-lite0."""
-    colours: int = Field(default=12, ge=1)
+    colours: int = Field(default=12, ge=1, le=1_000)
     """Colours that the second look tells apart."""
 
     @model_validator(mode="after")
@@ -192,10 +215,14 @@ class HeadSettings(Settings):
 class VocabularySettings(Settings):
     """What the model must know of its tokenizer; `build_model(settings, tokenizer)` fills it in."""
 
-    size: int = Field(default=49408, ge=1)
+    size: int = Field(default=49408, ge=1, le=10_000_000)
     begin: int = 49406
     end: int = 49407
     pad: int = 0
+    mask: int | None = None
+    """[MASK]; null: the tokenizer has none, and idc-pcl adds a row of its own for it."""
+    class_mark: int | None = None
+    """[CLS], likewise."""
 
 
 class ModelSettings(Settings):
@@ -210,6 +237,7 @@ class ModelSettings(Settings):
     transformer."""
     difference: DifferenceSettings = DifferenceSettings()
     """Read by idc-pcl only."""
+    pcl: PclSettings = PclSettings()
     baseline: BaselineSettings | None = None
     """Read by baseline only, which needs it."""
     heads: HeadSettings = HeadSettings()
@@ -302,8 +330,13 @@ PRESETS: dict[str, dict[str, Any]] = {
         "vision": {"backbone": "resnet", "layers": 0, "freeze_backbone": True},
         "text": {"encoder": False},
     },
-    # As the paper has it for CLEVR-Change: a frozen ResNet-101's grid, 3 cross-modal layers (2 for birds).
+    # As published for CLEVR-Change: a frozen ResNet-101's grid, 3 cross-modal layers (2 for birds), the judge.
     "idc-pcl": _merged(_IDC_PCL, {"vision": {"resnet_depths": [3, 4, 23, 3]}}),
+    # What its pre-training trains: other heads.
+    "idc-pcl-pretrain": _merged(
+        _IDC_PCL,
+        {"vision": {"resnet_depths": [3, 4, 23, 3]}, "heads": {"change": False, "pretraining": True}},
+    ),
     # The same on ResNet-50.
     "idc-pcl-resnet50": _IDC_PCL,
     # On CLIP's own eyes: patches of ViT-B/32 after the pictures met.

@@ -41,6 +41,8 @@ class AdaptSettings(Settings):
     """On data with distractors: use change pairs alone, because the few no-change sentences repeat."""
     distractor_as_before: float = Field(default=0.5, ge=0, le=1)
     """How often the scene's distractor picture replaces "before"."""
+    equal_captions: Literal["apart", "negatives"] = "apart"
+    """apart: pairs with the same sentence are not each other's negatives; negatives: they are, as published."""
     max_scale: float = Field(default=100.0, gt=1)
     """Largest inverse temperature."""
     dense: DenseTruthSettings | None = None
@@ -75,7 +77,7 @@ class PclTaskWeights(Settings):
     mlm: Weight = 8.0
     """Masked words, from the rest of the sentence and the pictures."""
     mvcl: Weight = 1.0
-    """Masked cells of one picture, told from all other cells of the batch."""
+    """Masked cells of one picture, told from other masked cells and from what the model makes of all the rest."""
     fda: Weight = 2.0
     """The true sentence, told from hard negatives."""
 
@@ -92,17 +94,22 @@ class PclPretrainSettings(Settings):
     kind: Literal["pcl-pretrain"]
     tasks: PclTaskWeights = PclTaskWeights()
     masked_words: float = Field(default=0.15, gt=0, lt=1)
-    """Share of the words that are to be predicted, the end token among them."""
+    """Chance of every word, and of the end token, to be predicted."""
     masked_cells: float = Field(default=0.15, gt=0, lt=1)
-    """Share of one picture's cells."""
+    """Chance of every cell of one picture to be hidden; at least one is."""
     mvcl_temperature: float = Field(default=1.0, gt=0)
     fda_temperature: float = Field(default=1.0, gt=0)
     negatives: tuple[int, int, int] = (2, 2, 2)
-    """False sentences for each true one: retrieved, with words replaced, with subjects confused."""
-    classes: int | None = Field(default=None, ge=2)
-    """Classes of the classification data in the mix; null: there are none."""
-    class_temperature: float = Field(default=0.1, gt=0)
-    """Of the contrastive loss between pictures by class; the paper does not give it."""
+    """False sentences for each true one: retrieved, with words replaced, with subjects confused. The published program
+    reads six a pair from a file whose name says TF-IDF: retrieved."""
+    fda_batch: Literal["texts", "pairs"] = "texts"
+    """texts: as many texts are read in a step of fda as pairs in others, so a seventh of the pairs for seven texts, as
+    published; pairs: all pairs, with all their texts."""
+    denials: bool = False
+    """Where the data have pairs without a change: one negative of a change says that nothing changed, and those of a
+    pair without a change are other changes each time."""
+    class_margin: float = Field(default=0.4, ge=0, lt=1)
+    """Cosine above which pictures of different classes repel each other."""
 
 
 class PclFinetuneSettings(Settings):
@@ -115,6 +122,8 @@ class PclFinetuneSettings(Settings):
     masked_words: float = Field(default=0.15, gt=0, lt=1)
     judging: Weight = 1.0
     """Weight of distractor judging; 0 leaves it out."""
+    reduction: Literal["sum", "mean"] = "sum"
+    """sum: losses are summed over predicted words and over pairs, as published; mean: the mean of each."""
 
 
 class BaselineObjectiveSettings(Settings):

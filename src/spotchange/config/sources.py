@@ -48,6 +48,12 @@ class StreamSource(Settings):
         return scene_preset(self.preset, **{**self.scenes, "look": parts})
 
 
+Unit = Literal["pairs", "sentences", "change-sentences"]
+"""What an epoch runs over. pairs: every pair once, or every scene with its distractor, with one of its sentences drawn
+at random (CLIP4IDC's captioning). sentences: every sentence of every pair once, each pair by itself (IDC-PCL).
+change-sentences: every sentence of a change once, with the scene's distractor beside it (CLIP4IDC's adaptation)."""
+
+
 class DatasetSource(Settings):
     """A data set on disk (`DIR/SPLIT/metadata.jsonl`), decoded once into a memory-mapped cache."""
 
@@ -63,6 +69,8 @@ class DatasetSource(Settings):
     task: Literal["pairs", "single", "classes"] = "pairs"
     """What pre-training of idc-pcl does with it: pairs; single pictures (each stands on both sides) with captions;
     single pictures with a column `class_id`."""
+    unit: Unit = "pairs"
+    """What an epoch runs over: pairs, sentences or change-sentences."""
     workers: int = Field(default=2, ge=0)
     """Threads that prepare batches ahead."""
 
@@ -79,6 +87,8 @@ class FeatureSource(Settings):
     """What to make it of: pairs; pictures with descriptions; objects cut out, with classes."""
     of: StreamSource = StreamSource(kind="stream")
     """The rules, looks and sentences of those scenes."""
+    unit: Unit = "pairs"
+    """What an epoch runs over: pairs, sentences or change-sentences."""
     seed: int = 42
     """Of those scenes, whatever the run's own seed is: all runs share the folder."""
 

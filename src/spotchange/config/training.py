@@ -15,19 +15,26 @@ Fraction = Annotated[float, Field(ge=0, le=1)]
 
 
 class OptimizerSettings(Settings):
-    """AdamW, with a learning rate for every part of the model."""
+    """An optimizer with a learning rate for every part of the model."""
+
+    algorithm: Literal["adamw", "adam", "bert-adam"] = "adamw"
+    """adamw; adam, whose weight decay is part of the gradient; bert-adam: CLIP4IDC's, without bias correction."""
 
     lr: float = Field(default=7e-4, gt=0)
     """Learning rate of everything that no pattern in `part_lrs` names."""
     part_lrs: dict[str, Annotated[float, Field(ge=0)]] = Field(default_factory=dict)
     """Pattern of parameter names (as in a shell: `encoder.*`) to learning rate; the first that fits wins; 0 freezes."""
-    decoupled: bool = True
-    """AdamW; false: Adam, whose weight decay is part of the gradient."""
     muon: bool = False
     """Muon for the matrices of transformer blocks: their updates are made orthogonal, scaled to the size that AdamW's
     have, so that rates mean the same. Everything else stays with AdamW."""
     weight_decay: float = Field(default=0.05, ge=0)
-    """Of matrices only; biases, norms, embeddings of position and the temperature are left alone."""
+    """Of what `decayed` says."""
+    decayed: Literal["matrices", "published"] = "matrices"
+    """matrices: not biases, norms, embeddings of position or the temperature. published: everything but biases and the
+    captioner's norms, as CLIP4IDC's program has it."""
+    half_parts: tuple[str, ...] = ()
+    """Patterns of parameter names that bert-adam keeps and updates in half precision without a full-precision copy, as
+    CLIP4IDC's program does with most of CLIP: at its rate of 1e-7 another training than in full precision."""
     betas: tuple[float, float] = (0.9, 0.98)
     """Decay rates of the gradient's running mean and mean square."""
     eps: float = Field(default=1e-8, gt=0)
@@ -35,16 +42,28 @@ class OptimizerSettings(Settings):
     clip_norm: float | None = Field(default=1.0, gt=0)
     """Longest gradient of one update; null: any."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _accept_old_name(cls, values: Any) -> Any:
+        """Runs saved before 2026-11-16 have `decoupled` in their recipes."""
+        if isinstance(values, dict) and "decoupled" in values:
+            values = dict(values)
+            values.setdefault("algorithm", "adamw" if values.pop("decoupled") else "adam")
+        return values
+
 
 class ScheduleSettings(Settings):
     """How the learning rates move over the planned steps."""
 
-    shape: Literal["cosine", "linear", "constant"] = "cosine"
-    """How the learning rate falls after warm-up."""
+    shape: Literal["cosine", "whole-cosine", "linear", "constant", "inverse-sqrt"] = "cosine"
+    """cosine falls from the end of the warm-up; whole-cosine is the cosine of the whole plan, so that it falls at once
+    when the warm-up ends (CLIP4IDC); inverse-sqrt: the root of warm-up over progress (IDC-PCL, "Noam")."""
     warmup: Fraction = 0.05
     """Part of the plan over which the rates rise from zero."""
     final: Fraction = 0.0
     """What is left of the rates at the end, as a fraction of the peak."""
+    halve_at: tuple[Fraction, ...] = ()
+    """Parts of the plan after which the rates are half of what they would be."""
 
 
 class StageSettings(Settings):
@@ -63,6 +82,8 @@ class StageSettings(Settings):
     start_from: str | None = None
     """Whose weights this stage begins with: a model folder, `bundled`, or CLIP (a hub name, folder or file);
     optimizer, schedule and data start anew."""
+    start_parts: tuple[str, ...] | None = None
+    """Patterns of parameter names that are taken from `start_from`; null: all that have a place."""
     new_words: bool = False
     """Let a model of whole words learn those of its training data that it does not know."""
     max_words: int = Field(default=32, ge=4)
@@ -92,11 +113,19 @@ class ValidationSettings(Settings):
     default: CIDEr-D for captions, R@1 for adaptation, exact for dense truth."""
     patience: int | None = Field(default=None, ge=1)
     """Stop after this many validations without a better one; null: never."""
+    equal_is_better: bool = False
+    """A checkpoint as good as the best so far takes its place, as in CLIP4IDC's program; false: the earlier stays."""
     max_words: int | None = Field(default=None, ge=1)
     """Longest caption decoded, in steps; null: as long as those trained on."""
     keep_captions: bool = False
     """Write what the best checkpoint said of every pair to `captions.jsonl`, with references and facts: what
     `spotchange leaderboard` reads."""
+
+    test_pairs: int | None = Field(default=None, ge=2)
+    """Pairs of a third set that the best checkpoint is judged on once, when the stage has ended: the test split, or
+    scenes the stream keeps apart for it; nothing is chosen by them. null: none."""
+    keep_after: int = Field(default=0, ge=0)
+    """No checkpoint up to this step is the best, though its validations count towards `patience`."""
 
     @field_validator("data", mode="before")
     @classmethod
@@ -127,7 +156,7 @@ class Recipe(Settings):
 
     name: str
     """What the run is called in logs and in the model card."""
-    seed: int = 42
+    seed: int = Field(default=42, ge=0, lt=2**63)
     """Of initial weights, data order, augmentation and dropout."""
     out: str | None = None
     """Folder for checkpoints and logs; `--out` wins; default: out/NAME."""
@@ -153,6 +182,10 @@ class Recipe(Settings):
     def _check_sizes(self) -> Recipe:
         if self.model is None and self.stage.start_from is None:
             raise ValueError("give model, or stage.start_from to go on from")
+        if self.optimizer.half_parts and self.optimizer.algorithm != "bert-adam":
+            raise ValueError("optimizer.half_parts needs optimizer.algorithm bert-adam")
+        if self.optimizer.muon and self.optimizer.algorithm != "adamw":
+            raise ValueError("optimizer.muon goes with optimizer.algorithm adamw")
         if self.stage.pairs_per_step % self.stage.accumulate:
             raise ValueError("stage.pairs_per_step must be a multiple of stage.accumulate")
         return self

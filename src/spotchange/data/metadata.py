@@ -37,6 +37,7 @@ __all__ = [
 logger = logging.getLogger(__name__)
 
 SPLITS = ("train", "val", "test")
+WORDLESS = "wordless.jsonl"  # beside it: pairs of the published split that nobody wrote a sentence for
 METADATA = "metadata.jsonl"
 
 

@@ -29,6 +29,8 @@ class Protocol:
     """Chooses the checkpoint on the validation split."""
     joins_sentences: bool = False
     """All sentences of a pair are one reference, and the model says them all; else each is a reference of its own."""
+    counts_wordless: bool = False
+    """Pairs of the published split that nobody wrote a sentence for count, with an empty reference: they score 0."""
     by_type: bool = False
     """Report every change type besides the total."""
     by_change: str | None = None
@@ -78,12 +80,14 @@ PROTOCOLS: dict[ProtocolName, Protocol] = {
         ),
         Protocol(
             name="spot-the-diff-single",
-            summary="the model says one sentence, scored against every sentence of the pair",
+            summary="the model says one sentence, scored against every sentence of the pair; pairs without one score 0",
+            counts_wordless=True,
         ),
         Protocol(
             name="spot-the-diff-multi",
             summary="the model says all differences, scored against the pair's sentences joined to one",
             joins_sentences=True,
+            counts_wordless=True,
         ),
         Protocol(
             name="birds-to-words",

@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import tarfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -18,7 +19,8 @@ from typing import Any
 from spotchange.data.folders import new_folder
 from spotchange.data.metadata import METADATA, Row, list_splits, parse_row, read_rows, write_rows
 from spotchange.errors import DataError
-from spotchange.files import atomic_path
+from spotchange.files import atomic_path, load_json
+from spotchange.images import SUFFIXES
 
 PAIRS_PER_SHARD = 1000
 _SIDES = ("before", "after", "mask")
@@ -82,7 +84,13 @@ def list_shards(folder: str | os.PathLike[str]) -> dict[str, list[Path]]:
     """Shards of each split in a folder, in order."""
     found: dict[str, list[Path]] = {}
     for path in sorted(Path(folder).glob("*-*.tar")):
-        found.setdefault(path.stem.rpartition("-")[0], []).append(path)
+        split, number = path.stem.rpartition("-")[::2]
+        if path.name.startswith(".") and re.fullmatch(r"\d+\.\w{8}", number):
+            continue  # of a write that was interrupted
+        if not re.fullmatch(r"\w[\w.-]*", split):  # it becomes the name of a folder
+            hint = "shards are named SPLIT-NNNNNN.tar"
+            raise DataError(f"{path}: {split!r} cannot be the name of a split", hint=hint)
+        found.setdefault(split, []).append(path)
     if not found:
         raise DataError(f"{folder} holds no shards", hint="shards are named SPLIT-NNNNNN.tar")
     return found
@@ -108,11 +116,18 @@ def _unpacked(folder: Path, paths: list[Path], advance: Callable[[int], None] | 
             content, old = getattr(pair, side), getattr(pair.row, f"{side}_file_name")
             if content is not None:
                 # Named anew: what a foreign shard calls its members must not decide where files land.
-                names[f"{side}_file_name"] = f"images/{number:08d}.{side}{Path(old).suffix}"
+                names[f"{side}_file_name"] = f"images/{number:08d}.{side}{_suffix(old)}"
                 (folder / names[f"{side}_file_name"]).write_bytes(content)
         yield replace(pair.row, **names)
         if advance is not None:
             advance(1)
+
+
+def _suffix(name: str) -> str:
+    suffix = Path(name).suffix.lower()
+    if suffix not in SUFFIXES:
+        raise DataError(f"{name!r} does not end like a picture ({', '.join(SUFFIXES)})")
+    return suffix
 
 
 def _write_shard(path: Path, rows: list[Row], *, first: int) -> None:
@@ -137,6 +152,7 @@ def _add(shard: tarfile.TarFile, name: str, content: bytes) -> None:
 
 def _members(path: Path) -> Iterator[tuple[str, bytes]]:
     try:
+        _check_end(path)
         with tarfile.open(path, "r|") as shard:
             for member in shard:
                 stream = shard.extractfile(member) if member.isfile() else None
@@ -145,9 +161,18 @@ def _members(path: Path) -> Iterator[tuple[str, bytes]]:
                     if len(content) != member.size:
                         raise DataError(f"{path} is truncated at {member.name}")
                     yield member.name, content
-    except (tarfile.TarError, OSError, EOFError) as error:
+    except (tarfile.TarError, OSError, EOFError, ValueError) as error:
         reason = " ".join(str(error).split())
         raise DataError(f"{path} is not a sound tar file ({reason})") from error
+
+
+def _check_end(path: Path) -> None:
+    """A tar file ends with empty blocks; without them it was cut, even where the last member is whole."""
+    with path.open("rb") as stream:
+        size = stream.seek(0, os.SEEK_END)
+        stream.seek(max(0, size - 2 * tarfile.BLOCKSIZE))
+        if size < 2 * tarfile.BLOCKSIZE or any(stream.read()):
+            raise DataError(f"{path} is not a sound tar file (it has no end mark, so it was cut)")
 
 
 def _unpack(path: Path, key: str, parts: dict[str, bytes]) -> PackedPair:
@@ -160,7 +185,7 @@ def _unpack(path: Path, key: str, parts: dict[str, bytes]) -> PackedPair:
     if missing:
         raise DataError(f"{path}: '{key}' has no {' and no '.join(missing)}")
     try:
-        values = json.loads(parts["json"])
+        values = load_json(parts["json"])
         if not isinstance(values, dict):
             raise ValueError("not an object")
         values.setdefault("id", key)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from spotchange.data import Row
 from spotchange.errors import DataError
+from spotchange.files import load_json
 from spotchange.language.checker import check, check_facts, has_all_attributes
 from spotchange.pairs import CHANGE_TYPES
 
@@ -33,7 +33,7 @@ def read_scenes(rows: Sequence[Row]) -> dict[str, dict[str, Any]]:
 
 def _scene(line: str, place: str) -> dict[str, dict[str, Any]]:
     try:
-        scene = json.loads(line)
+        scene = load_json(line)
         return {str(scene["id"]): scene}
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(f"{place} is not a scene") from error

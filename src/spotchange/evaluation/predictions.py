@@ -53,9 +53,11 @@ def outputs_of(
     rows: Sequence[Row],
     *,
     device: str = "auto",
+    runtime: str = "auto",
     model_options: Mapping[str, str] | None = None,
     batch_size: int = 16,
     beams: int = 3,
+    max_words: int = 32,
     advance: Callable[[int], None] = lambda done: None,
 ) -> SystemOutputs:
     """Let a system answer the rows.
@@ -64,9 +66,11 @@ def outputs_of(
         system: a model folder, "bundled", or a file of captions such as `spotchange caption --pairs --out` writes.
         rows: the pairs.
         device: where a model computes.
+        runtime: what computes it: auto, onnx or torch.
         model_options: settings of a vision-language model.
         batch_size: pairs computed together.
-        beams: sentences kept while searching.
+        beams: sentences kept while searching; 1: greedy.
+        max_words: longest caption in tokens.
         advance: called with the number of further pairs answered.
     """
     if is_captions_file(system):
@@ -75,12 +79,13 @@ def outputs_of(
         return answered
     from spotchange.answering import load  # here: captions from a file need no torch
 
-    captioner = load(system, device=device, model_options=model_options)
+    captioner = load(system, device=device, runtime=runtime, model_options=model_options)
     return outputs_from_model(
         captioner,
         rows,
         batch_size=batch_size,
         beams=beams,
+        max_words=max_words,
         advance=advance,
         fingerprint=fingerprint_of(system, captioner),
     )
@@ -92,6 +97,7 @@ def outputs_from_model(
     *,
     batch_size: int,
     beams: int,
+    max_words: int = 32,
     advance: Callable[[int], None] = lambda done: None,
     fingerprint: str | None = None,
 ) -> SystemOutputs:
@@ -100,7 +106,8 @@ def outputs_from_model(
 
     pairs = [(row.before_path, row.after_path) for row in rows]
     outputs = []
-    for answer in captioner.answer_many(pairs, options=CaptionOptions(beams=beams), batch_size=batch_size):
+    options = CaptionOptions(beams=beams, max_words=max_words)
+    for answer in captioner.answer_many(pairs, options=options, batch_size=batch_size):
         result = answer.result
         outputs.append(
             Output(
@@ -112,8 +119,9 @@ def outputs_from_model(
             )
         )
         advance(1)
+    decoding = f"{'greedy' if beams == 1 else f'beam{beams}'},{max_words}words"
     return SystemOutputs(
-        name=captioner.name, outputs=outputs, fingerprint=fingerprint, decoding=f"beam{beams}", captioner=captioner
+        name=captioner.name, outputs=outputs, fingerprint=fingerprint, decoding=decoding, captioner=captioner
     )
 
 

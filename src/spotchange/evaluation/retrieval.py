@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spotchange.errors import InputError, ModelError
+from spotchange.evaluation.published_retrieval import published_retrieval
 from spotchange.images import read_pair
 
 if TYPE_CHECKING:
@@ -68,18 +69,18 @@ def can_retrieve(captioner: Captioner) -> bool:
 
 
 def retrieval(captioner: Captioner, rows: Sequence[Row], *, batch_size: int = 16) -> dict[str, dict[str, float]]:
-    """Retrieval scores of a model on the rows where something changed.
+    """Retrieval scores of a model on the rows where something changed, by our rule and by the published one.
 
-    Pairs without a change are left out: the few sentences that say so fit all of them.
+    Pairs without a change are left out: the few sentences that say so fit all of them. So are pairs without a word.
     """
-    changed = [row for row in rows if row.change_type != "none"]
+    changed = [row for row in rows if row.change_type != "none" and any(row.captions)]
     if not changed:
         raise InputError("there is no pair with a change to retrieve")
     column: dict[str, int] = {}
     captions = [[column.setdefault(text, len(column)) for text in row.captions] for row in changed]
     pairs = embed_pairs(captioner, [(row.before_path, row.after_path) for row in changed], batch_size=batch_size)
     similarity = pairs @ embed_texts(captioner, list(column)).T
-    return retrieval_scores(similarity, captions)
+    return retrieval_scores(similarity, captions) | published_retrieval(similarity, captions)
 
 
 def rank_captions(captioner: Captioner, pair: Pair, texts: Sequence[str]) -> list[tuple[str, float]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from spotchange.data import Row, list_splits, read_rows
-from spotchange.data.metadata import METADATA
+from spotchange.data.metadata import METADATA, WORDLESS, read_manifest
 from spotchange.data.protocols import Protocol, get_protocol
 from spotchange.errors import DataError
 from spotchange.evaluation.facts import ON_TRUST, Scenes, read_scenes, scene_of
@@ -21,6 +21,7 @@ from spotchange.metrics import Comparison, ConstantCaption, Scorer, best_constan
 
 SCHEMA_VERSION = 1
 WHOLE = "."  # the split of a folder whose rows lie in it directly
+RETRIEVAL_RULES = "best-right-answer,ties-half+clip4idc-caption-groups"
 CONSTANT_PAIRS = 20_000  # training pairs read to find the best constant caption
 
 
@@ -36,8 +37,12 @@ class EvaluationOptions:
     protocol: str | None = None
     """How the set's papers make references of its sentences (see `data.protocols`); None: each as it stands."""
     device: str = "auto"
+    runtime: str = "auto"
     batch_size: int = 16
     beams: int = 3
+    """Sentences kept while searching; 1: greedy decoding, as published."""
+    max_words: int = 32
+    """Longest caption in tokens: a part of the published protocols (22, 32, 64 or 76)."""
     seed: int = 0
     meteor: bool = True
 
@@ -93,12 +98,16 @@ def evaluate(
         options = replace(options, split=WHOLE)
     protocol = get_protocol(options.protocol) if options.protocol else None
     rows = [_as_scored(row, protocol) for row in _read(Path(data_set), options.split, options.limit)]
+    wordless = _wordless(Path(data_set), options) if protocol is not None and protocol.counts_wordless else []
+    rows += wordless
     constant = _constant(Path(data_set), options.split, rows, protocol)
     scorer = Scorer({row.id: row.captions for row in rows}, meteor=options.meteor)
     if answer is None:
         answer = _answerer(options)
     scenes = read_scenes(rows)
     notes = list(scorer.notes)
+    if wordless:
+        notes.append(f"{len(wordless)} pairs have no sentence and score 0 against an empty reference, as published")
     if any(row.facts and scene_of(row, scenes) is None for row in rows):
         notes.append(ON_TRUST)
     for kind, numbers in groups_of(rows).items():
@@ -136,6 +145,14 @@ def _read(data_set: Path, split: str, limit: int | None) -> list[Row]:
     return rows
 
 
+def _wordless(data_set: Path, options: EvaluationOptions) -> list[Row]:
+    """Pairs of a published split without any sentence: they count, with an empty reference."""
+    path = data_set / options.split / WORDLESS
+    if not path.is_file() or options.limit is not None:
+        return []
+    return [replace(row, captions=("",)) for row in read_manifest(path)]
+
+
 def _as_scored(row: Row, protocol: Protocol | None) -> Row:
     return row if protocol is None else replace(row, captions=tuple(protocol.references(row.captions)))
 
@@ -152,7 +169,15 @@ def _constant(data_set: Path, split: str, rows: Sequence[Row], protocol: Protoco
 
 def _answerer(options: EvaluationOptions) -> Callable[[str, Sequence[Row]], SystemOutputs]:
     def answer(name: str, rows: Sequence[Row]) -> SystemOutputs:
-        return outputs_of(name, rows, device=options.device, batch_size=options.batch_size, beams=options.beams)
+        return outputs_of(
+            name,
+            rows,
+            device=options.device,
+            runtime=options.runtime,
+            batch_size=options.batch_size,
+            beams=options.beams,
+            max_words=options.max_words,
+        )
 
     return answer
 
@@ -183,6 +208,7 @@ def _judge(
         "split": "all" if options.split == WHOLE else options.split,
         "limit": str(options.limit) if options.limit else None,
         "protocol": options.protocol,
+        "retrieval": None if ranked is None else RETRIEVAL_RULES,
         "model": model,
         "decoding": answered.decoding,
     }

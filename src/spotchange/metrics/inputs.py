@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from spotchange.errors import InputError
+from spotchange.files import load_json, read_input
 
 NAMED_IDS = 5  # how many ids an error message lists before it says "and N more"
 
@@ -164,13 +165,13 @@ def _identity(path: Path, row: Any, number: int) -> str:
 
 def _load(path: Path) -> Any:
     try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        text = read_input(path)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else f"it {error}"
         raise InputError(f"cannot read {path}: {reason}") from error
     if path.suffix.lower() not in (".jsonl", ".ndjson"):
         try:
-            return json.loads(text, object_pairs_hook=_unique_keys)
+            return load_json(text, object_pairs_hook=_unique_keys)
         except json.JSONDecodeError as error:
             if error.msg != "Extra data":  # several values in a row: JSON lines under another name
                 raise InputError(f"{path}: not valid JSON ({error})") from error
@@ -181,7 +182,7 @@ def _load(path: Path) -> Any:
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
             try:
-                rows.append(json.loads(line, object_pairs_hook=_unique_keys))
+                rows.append(load_json(line, object_pairs_hook=_unique_keys))
             except json.JSONDecodeError as error:
                 raise InputError(f"{path}, line {number}: not valid JSON ({error.msg})") from error
             except _DuplicateKeyError as error:

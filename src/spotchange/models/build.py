@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +10,7 @@ from torch import nn
 
 from spotchange.config.model import ModelSettings, VocabularySettings
 from spotchange.errors import ConfigError, ModelError
+from spotchange.files import load_json
 from spotchange.models.baselines.build import build_baseline
 from spotchange.models.build_idc_pcl import build_idc_pcl
 from spotchange.models.caption_decoder import CaptionDecoder
@@ -30,6 +30,8 @@ _SPECIAL_TOKENS = {  # role: the names it has in the tokenizers we know
     "begin": ("[BOS]", "<|startoftext|>", "<start_of_text>"),
     "end": ("[EOS]", "<|endoftext|>", "<end_of_text>"),
     "pad": ("[PAD]",),
+    "mask": ("[MASK]",),
+    "class_mark": ("[CLS]",),
 }
 
 
@@ -55,7 +57,14 @@ def vocabulary_of(tokenizer: Tokenizer) -> VocabularySettings:
     if found["begin"] is None or found["end"] is None:
         raise ModelError("this tokenizer has no begin and end tokens that spotchange knows")
     size = tokenizer.get_vocab_size(with_added_tokens=True)
-    return VocabularySettings(size=size, begin=found["begin"], end=found["end"], pad=found["pad"] or 0)
+    return VocabularySettings(
+        size=size,
+        begin=found["begin"],
+        end=found["end"],
+        pad=found["pad"] or 0,
+        mask=found["mask"],
+        class_mark=found["class_mark"],
+    )
 
 
 def preprocessor_for(settings: ModelSettings) -> Preprocessor:
@@ -65,12 +74,12 @@ def preprocessor_for(settings: ModelSettings) -> Preprocessor:
         from spotchange.models.vision.efficientnet import MEAN, STD
 
         return Preprocessor(image_size=size, mean=MEAN, std=STD)
-    if settings.vision.backbone != "resnet":
+    if settings.vision.backbone == "vit":
         return Preprocessor(image_size=size)
     config = Path(settings.vision.resnet or "") / "preprocessor_config.json"
     if not config.is_file():
         return Preprocessor(image_size=size, mean=IMAGENET_MEAN, std=IMAGENET_STD)
-    mean, std = normalisation_in(json.loads(config.read_text(encoding="utf-8")))
+    mean, std = normalisation_in(load_json(config.read_text(encoding="utf-8")))
     return Preprocessor(image_size=size, mean=mean, std=std)
 
 

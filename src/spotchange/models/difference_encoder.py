@@ -6,14 +6,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from spotchange.models.layers import PostNormBlock, draw
+from spotchange.models.pcl_blocks import Stack
 
 
 class StandardCells(nn.Module):
     """Every channel of the grid features with mean 0 and deviation 1 over the batch; over past ones outside training.
 
-    A ResNet's features are mostly what all pictures have in common. Post-norm layers keep that and let go of the rest
-    within a hundred steps, after which sentences know nothing of the pictures any more.
+    An option of ours: a ResNet's features are mostly what all pictures have in common. Post-norm layers keep that and
+    let go of the rest within a hundred steps, after which sentences know nothing of the pictures any more.
     """
 
     mean: Tensor
@@ -32,47 +32,29 @@ class StandardCells(nn.Module):
 
 
 class DifferenceEncoder(nn.Module):
-    """[IMG1] cells [IMG2] cells, embedded with position and type, through both kinds of layers.
+    """Both kinds of layers over [IMG1] cells [IMG2] cells.
 
-    Without any layer (the ablation) what remains is the embedding that `F_cross` reads. One picture alone, as in
-    image captioning data, is the same with [IMG1] and its cells only.
+    Without any layer (the ablation) the embedded tokens go straight to `F_cross`. Of one picture alone, as in image
+    captioning data, `F_sing` reads [IMG1] and its cells, and [IMG2] joins them for `F_pair`.
     """
 
     def __init__(
-        self,
-        *,
-        channels: int,
-        cells: int,
-        width: int,
-        heads: int,
-        single_layers: int,
-        pair_layers: int,
-        dropout: float,
+        self, *, blocks: str, width: int, heads: int, single_layers: int, pair_layers: int, dropout: float
     ) -> None:
         super().__init__()
-        self.input = nn.Linear(channels, width)
-        self.image_vector = nn.Parameter(torch.empty(2, width))  # [IMG1], [IMG2]
-        self.type_vector = nn.Parameter(torch.empty(2, width))
-        self.positions = nn.Parameter(torch.empty(1 + cells, width))
-        self.norm = nn.LayerNorm(width, eps=1e-12)
-        self.dropout = nn.Dropout(dropout)
-        self.single = nn.ModuleList(
-            PostNormBlock(width=width, heads=heads, dropout=dropout) for _ in range(single_layers)
-        )
-        self.pair = nn.ModuleList(PostNormBlock(width=width, heads=heads, dropout=dropout) for _ in range(pair_layers))
-        for added in (self.image_vector, self.type_vector, self.positions):
-            draw(added, std=0.02)
+        self.single = Stack(blocks=blocks, width=width, heads=heads, layers=single_layers, dropout=dropout)
+        self.pair = Stack(blocks=blocks, width=width, heads=heads, layers=pair_layers, dropout=dropout)
 
-    def forward(self, cells: Tensor) -> Tensor:
-        """(pairs, pictures, cells, channels), one or two pictures, to (pairs, pictures * (1 + cells), width)."""
-        pairs, pictures, count = cells.shape[:3]
-        embedded: Tensor = self.input(cells)
-        marks = self.image_vector[:pictures].to(embedded.dtype).expand(pairs, -1, -1)[:, :, None]
-        tokens: Tensor = torch.cat([marks, embedded], dim=2) + self.positions + self.type_vector[:pictures, None]
-        tokens = self.dropout(self.norm(tokens)).flatten(0, 1)  # (pairs * pictures, 1 + cells, width)
-        for block in self.single:
-            tokens = block(tokens)
-        tokens = tokens.reshape(pairs, pictures * (1 + count), -1)
-        for block in self.pair:
-            tokens = block(tokens)
-        return tokens
+    def alone(self, marks: Tensor, cells: Tensor) -> Tensor:
+        """`F_sing` over marks (pairs, 2, width) and cells (pairs, pictures, cells, width), each picture by itself."""
+        pictures = cells.shape[1]
+        tokens = torch.cat([marks[:, :pictures, None], cells], dim=2)
+        read: Tensor = self.single(tokens.flatten(0, 1))
+        return read.view(tokens.shape)
+
+    def forward(self, marks: Tensor, cells: Tensor) -> Tensor:
+        """(pairs, tokens, width): two pictures of 1 + cells tokens each, or one and the mark of the second."""
+        alone = self.alone(marks, cells).flatten(1, 2)
+        pictures = cells.shape[1]
+        together: Tensor = self.pair(alone if pictures == 2 else torch.cat([alone, marks[:, 1:]], dim=1))
+        return together

@@ -5,8 +5,6 @@ Pre-training reads pictures and text together (`read_together`); captions come f
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
@@ -21,13 +19,15 @@ from spotchange.models.decoding import search
 from spotchange.models.decoding.torch_arrays import TorchArrays
 from spotchange.models.difference_encoder import DifferenceEncoder, StandardCells
 from spotchange.models.interface import DecodingOptions, Generated, VisualState
-from spotchange.models.text_encoder import WordEmbedding
+from spotchange.models.pcl_heads import CellHead, ClassHeads
+from spotchange.models.pcl_tokens import CLS, IMG1, IMG2, PclTokens
 
 
 class IdcPcl(nn.Module):
     """A `CaptioningModel`.
 
-    `encoder` gives the cells of both pictures (pairs, 2, cells, channels); all else learns on top of it.
+    `encoder` gives the cells of both pictures (pairs, 2, cells, channels); all else learns on top of it. The last
+    three heads are pre-training's.
     """
 
     def __init__(
@@ -36,48 +36,66 @@ class IdcPcl(nn.Module):
         image_size: tuple[int, int],
         grid: tuple[int, int],
         encoder: nn.Module,
+        standard: StandardCells | None,
+        words: PclTokens,
         difference: DifferenceEncoder,
-        words: WordEmbedding,
         captioner: CrossModalTransformer,
         special: search.SpecialIds,
+        see_padding: bool,
         change_head: nn.Module | None,
+        cell_head: CellHead | None = None,
+        matching_head: nn.Module | None = None,
+        class_heads: ClassHeads | None = None,
     ) -> None:
         super().__init__()
         self.image_size = image_size
         self.grid = grid
         self.special = special
+        self.see_padding = see_padding
         self.encoder = encoder
-        self.standard = StandardCells(difference.input.in_features)
-        self.difference = difference
+        self.standard = standard
         self.words = words
+        self.difference = difference
         self.captioner = captioner
         self.change_head = change_head
+        self.cell_head = cell_head
+        self.matching_head = matching_head
+        self.class_heads = class_heads
 
     # What the pictures say
 
     def see(self, before: Tensor, after: Tensor) -> Tensor:
-        """The grid features of both pictures, standardised: (pairs, 2, cells, channels)."""
-        cells: Tensor = self.standard(self.encoder(before, after))
-        return cells
+        """The grid features of both pictures, ready for `encode_cells`: (pairs, 2, cells, channels)."""
+        return self.prepared(self.encoder(before, after))
+
+    def prepared(self, cells: Tensor) -> Tensor:
+        """Grid features as the model reads them: as they are, or standardised."""
+        return cells if self.standard is None else self.standard(cells)
 
     def encode(self, before: Tensor, after: Tensor) -> VisualState:
         """Both pictures (pairs, 3, height, width), preprocessed."""
         return self.encode_cells(self.see(before, after))
 
     def encode_cells(self, cells: Tensor) -> VisualState:
-        """Standardised grid features (pairs, pictures, cells, channels) of one or two pictures."""
-        tokens: Tensor = self.difference(cells)
-        pairs, pictures, count = cells.shape[:3]
-        by_picture = tokens.view(pairs, pictures, 1 + count, -1)
-        patches = by_picture[:, :, 1:]
-        features = torch.cat([by_picture[:, :, 0].mean(dim=1), patches.mean(dim=(1, 2))], dim=-1)
+        """Grid features (pairs, pictures, cells, channels) of one or two pictures."""
+        tokens: Tensor = self.difference(self._image_marks(cells), self.words.of_cells(cells))
+        count = cells.shape[2]
+        marks, first = tokens[:, [0, 1 + count]], tokens[:, 1 : 1 + count]
+        # Of one picture alone nobody asks for the second's cells.
+        patches = torch.stack([first, tokens[:, 2 + count :] if cells.shape[1] == 2 else first], dim=1)
+        features = torch.cat([marks.mean(dim=1), patches.mean(dim=(1, 2))], dim=-1)
         return VisualState(tokens=tokens, grid=self.grid, features=features, extras={"inter": patches})
 
+    def pictures_alone(self, cells: Tensor) -> Tensor:
+        """[IMG1] and [IMG2] after `F_sing`, where no picture knows of the other: (pairs, 2, width)."""
+        return self.difference.alone(self._image_marks(cells), self.words.of_cells(cells))[:, :, 0]
+
+    def _image_marks(self, cells: Tensor) -> Tensor:
+        return self.words.marks(len(cells), [IMG1, IMG2])
+
     def image_outputs(self, hidden: Tensor) -> Tensor:
-        """[IMG1] and [IMG2] (as many as there are) among outputs that begin with pictures: (pairs, pictures, width)."""
-        second = 1 + self.grid[0] * self.grid[1]
-        places = [0] if hidden.shape[1] < 2 * second else [0, second]
-        return hidden[:, places]
+        """[IMG1] and [IMG2] among outputs that begin with pictures: (pairs, 2, width)."""
+        return hidden[:, [0, 1 + self.grid[0] * self.grid[1]]]
 
     def change_logits(self, state: VisualState) -> Tensor | None:
         """(pairs, change types), "none" first, from [IMG1] and [IMG2] after `F_cross`; None without the head."""
@@ -99,22 +117,33 @@ class IdcPcl(nn.Module):
 
     # Pictures and words together
 
-    def read_together(
-        self, state: VisualState, ids: Tensor, mask: Tensor, masked: Tensor | None = None, *, causal: bool = False
-    ) -> Tensor:
-        """Outputs of `F_cross` over pictures, [CLS] and the words `ids` (pairs, words), [MASK] where `masked`.
+    def read_together(self, state: VisualState, ids: Tensor, mask: Tensor) -> Tensor:
+        """Outputs of `F_cross` over pictures, [CLS] and the words `ids` (pairs, words): everybody sees everybody.
 
-        Everybody sees everybody; with `causal`, words see pictures and earlier words, pictures see pictures.
+        Padding is seen too, as published, unless `see_padding` is off; `mask` is True on words.
         """
         visual = state.tokens.shape[1]
-        text = self.captioner.embed_text(self.words, ids, masked)
-        seen = words_see_back(visual, text.shape[1], ids.device) if causal else everyone_sees_words(visual, mask)
-        hidden: Tensor = self.captioner(torch.cat([state.tokens, text.to(state.tokens.dtype)], dim=1), seen)
+        first, text = self.words.marks(len(ids), [CLS]), self.words.of_words(ids)
+        seen = None if self.see_padding else everyone_sees_words(visual, mask)
+        hidden: Tensor = self.captioner(_joined(state.tokens, first, text), seen)
+        return hidden
+
+    def read_causally(self, state: VisualState, ids: Tensor) -> Tensor:
+        """Outputs over pictures and words, without [CLS]: words see pictures and earlier words, pictures pictures."""
+        seen = words_see_back(state.tokens.shape[1], ids.shape[1], ids.device)
+        hidden: Tensor = self.captioner(_joined(state.tokens, self.words.of_words(ids)), seen)
         return hidden
 
     def word_logits(self, hidden: Tensor, words: int) -> Tensor:
         """Scores at the last `words` places of a sequence: (pairs, words, vocabulary)."""
-        return self.captioner.scores(hidden[:, -words:], self.words)
+        logits: Tensor = self.captioner.predict(hidden[:, -words:])
+        return logits
+
+    def guess_cells(self, outputs: Tensor) -> Tensor:
+        """Grid features (..., channels) from outputs of `F_cross` (..., width)."""
+        assert self.cell_head is not None
+        guesses: Tensor = self.cell_head(outputs, self.words.cells.weight)
+        return guesses
 
     # Captions
 
@@ -123,7 +152,7 @@ class IdcPcl(nn.Module):
         return self.word_logits(self.read_beside_masks(state, ids), ids.shape[1])
 
     def read_beside_masks(self, state: VisualState, ids: Tensor) -> Tensor:
-        """Outputs over pictures, [CLS], `ids` and a [MASK] after each of `ids`."""
+        """Outputs over pictures, `ids` and a [MASK] after each of `ids`."""
         tokens, seen = self._beside_masks(state, ids)
         hidden: Tensor = self.captioner(tokens, seen)
         return hidden
@@ -139,17 +168,15 @@ class IdcPcl(nn.Module):
         return weights.reshape(len(ids), words, 2, visual // 2)[..., 1:].reshape(len(ids), words, 2, *state.grid)
 
     def _beside_masks(self, state: VisualState, ids: Tensor) -> tuple[Tensor, Tensor]:
-        text = self.captioner.embed_text(self.words, ids)
-        masks = self.captioner.embed_masks(self.words, len(ids), ids.shape[1])
-        parts: list[Any] = [state.tokens, text.to(state.tokens.dtype), masks.to(state.tokens.dtype)]
+        masks = self.words.masks_after(len(ids), ids.shape[1])
         seen = words_see_back_beside_masks(state.tokens.shape[1], ids.shape[1], ids.device)
-        return torch.cat(parts, dim=1), seen
+        return _joined(state.tokens, self.words.of_words(ids), masks), seen
 
     @torch.inference_mode()
     def generate(self, state: VisualState, options: DecodingOptions) -> Generated:
         """Sentences as token ids."""
-        # [CLS], the begin token and a [MASK] after the last word need positions of their own.
-        options = search.checked(options, context=len(self.words.positions) - 2)
+        # The begin token, and a [MASK] after the last word, need positions too.
+        options = search.checked(options, context=len(self.words.positions) - 1)
         steps = MaskSteps(
             self.captioner,
             self.words,
@@ -158,3 +185,7 @@ class IdcPcl(nn.Module):
             max_words=options.max_words,
         )
         return search.generate(steps, len(state), self.special, options, TorchArrays(state.tokens.device))
+
+
+def _joined(visual: Tensor, *text: Tensor) -> Tensor:
+    return torch.cat([visual, *(part.to(visual.dtype) for part in text)], dim=1)

@@ -25,7 +25,7 @@ def draw(parameter: Tensor, *, std: float) -> None:
         nn.init.normal_(parameter, std=std)
 
 
-ACTIVATIONS: dict[str, type[nn.Module]] = {"quick_gelu": QuickGELU, "gelu": nn.GELU}
+ACTIVATIONS: dict[str, type[nn.Module]] = {"quick_gelu": QuickGELU, "gelu": nn.GELU, "relu": nn.ReLU}
 
 
 _FEW_ROWS = 8
@@ -160,14 +160,15 @@ class CrossAttention(nn.Module):
 class FeedForward(nn.Module):
     """Two linear layers, each word or patch alone."""
 
-    def __init__(self, *, width: int, hidden: int, activation: str) -> None:
+    def __init__(self, *, width: int, hidden: int, activation: str, dropout: float = 0.0) -> None:
         super().__init__()
         self.inner = Linear(width, hidden)
         self.activation = ACTIVATIONS[activation]()
+        self.dropout = nn.Dropout(dropout)
         self.outer = Linear(hidden, width)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.outer(self.activation(self.inner(x)))
+        return self.outer(self.dropout(self.activation(self.inner(x))))
 
 
 class PreNormBlock(nn.Module):
@@ -223,6 +224,10 @@ class PostNormBlock(nn.Module):
         """One more word; `visual` are the memory's keys and values from `cross.keys_values`."""
         x = self.attention_norm(x + self.attention.step(x, cache, position, seen))
         return self._read_and_think(x, visual)
+
+    def attention_of(self, x: Tensor, queries: list[int], mask: Tensor | None = None) -> Tensor:
+        """Attention weights of some tokens, given the block's input: (rows, heads, queries, tokens)."""
+        return self.attention.weights(x, queries, mask)
 
     def _read_and_think(self, x: Tensor, visual: tuple[Tensor, Tensor] | None) -> Tensor:
         if self.cross is not None and self.cross_norm is not None and visual is not None:

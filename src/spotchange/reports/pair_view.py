@@ -16,8 +16,8 @@ import numpy.typing as npt
 from PIL import Image
 
 from spotchange.answering import Answer
-from spotchange.drawing import FADE, draw_boxes, overlay
-from spotchange.images import encode_image
+from spotchange.drawing import FADE, marked_picture
+from spotchange.images import encode_image, shrunk
 from spotchange.results import Region
 
 VIEW_SIDE = 960  # pixels of the longer side, at most
@@ -66,7 +66,7 @@ def marked_pictures(answer: Answer, *, side: int = VIEW_SIDE // 2) -> str:
     figures = []
     for index, (name, picture) in enumerate((("before", answer.before), ("after", answer.after))):
         regions = [each for each in answer.result.regions if each.image == name]
-        drawn = draw_boxes(overlay(picture, answer.heat[index]), regions)
+        drawn = marked_picture(picture, answer.heat[index], regions, height=_fitting_height(picture, side))
         count = f"{len(regions)} marked" if regions else "nothing marked"
         figures.append(
             f'<figure><img alt="{name}, {count}" src="{picture_uri(drawn, side=side)}">'
@@ -89,7 +89,8 @@ def picture_uri(picture: Image.Image, *, side: int = VIEW_SIDE) -> str:
     """The picture as a data URI, no larger than `side`."""
     shown = picture
     if max(picture.size) > side:
-        shown = picture.copy()
+        shown = shrunk(picture, side, side)
+        shown = shown.copy() if shown is picture else shown
         shown.thumbnail((side, side), Image.Resampling.LANCZOS, reducing_gap=3.0)
     packed = io.BytesIO()
     shown.save(packed, "JPEG", quality=85)
@@ -120,6 +121,11 @@ def _veil_uri(heat: npt.NDArray[np.float32]) -> str:
     layer = Image.new("RGBA", strength.size, "white")
     layer.putalpha(strength)
     return _uri("png", encode_image(layer))
+
+
+def _fitting_height(picture: Image.Image, side: int) -> int:
+    """The height at which the longer side is no longer than `side`."""
+    return max(1, round(picture.height * min(1.0, side / max(picture.size))))
 
 
 def _uri(kind: str, content: bytes) -> str:

@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 
+from spotchange.evaluation.published_retrieval import PUBLISHED_RULE, published_retrieval
 from spotchange.evaluation.retrieval import CUTOFFS, retrieval_scores
 from spotchange.evaluation.run import Evaluation
 from spotchange.evaluation.scorecard import SystemEvaluation
@@ -144,9 +145,10 @@ def retrieval_table(evaluation: Evaluation) -> Table | None:
         for system in ranked:
             lines.append(Line([f"{direction}: {system.name}", *_retrieved((system.retrieval or {})[direction], names)]))
         lines.append(Line([f"{direction}: constant", *_retrieved(_blind(evaluation)[direction], names)], "constant"))
-        for row in evaluation.published:
-            if direction in row.retrieval:
-                shown = ["" if (v := row.retrieval[direction].get(name)) is None else f"{v:.1f}" for name in names]
+        paper = direction.removesuffix(PUBLISHED_RULE)
+        for row in evaluation.published if paper != direction else ():  # theirs follow their own rule
+            if paper in row.retrieval:
+                shown = ["" if (v := row.retrieval[paper].get(name)) is None else f"{v:.1f}" for name in names]
                 lines.append(Line([f"{direction}: {row.system}", *shown], "published"))
     return Table("Retrieval on pairs with a change, R@K in percent", ["", *names], lines)
 
@@ -160,9 +162,10 @@ def _blind(evaluation: Evaluation) -> dict[str, dict[str, float]]:
     captions = [
         [column.setdefault(text, len(column)) for text in row.captions]
         for row in evaluation.rows
-        if row.change_type != "none"
+        if row.change_type != "none" and any(row.captions)
     ]
-    return retrieval_scores(np.zeros((len(captions), len(column)), dtype=np.float32), captions)
+    blind = np.zeros((len(captions), len(column)), dtype=np.float32)
+    return retrieval_scores(blind, captions) | published_retrieval(blind, captions)
 
 
 def comparison_table(evaluation: Evaluation) -> Table | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
@@ -19,8 +20,9 @@ import numpy as np
 from spotchange.config.base import read_yaml
 from spotchange.config.scenes import DatasetPlan
 from spotchange.errors import InputError
-from spotchange.files import write_bytes
+from spotchange.files import load_json, write_bytes
 from spotchange.language.writer import captions_text, write_captions
+from spotchange.locks import one_writer
 from spotchange.scene import SceneBatch
 from spotchange.scenes.changes import scene_json
 from spotchange.scenes.export import (
@@ -70,12 +72,21 @@ def generate_split(
         device: "cpu" or a CUDA device.
         on_pairs: Told how many pairs were finished, as they are.
     """
-    seed = world_seed(plan.seed, plan.split)
-    world = World(plan.scenes, seed=seed, device=device)
+    world = World(plan.scenes, seed=world_seed(plan.seed, plan.split), device=device)
     world.check_room()
-    folder = SplitFolder(out / plan.split, plan)
-    wanted = [number for number in range(start, start + scenes) if scene_name(number) not in folder.done]
-    on_pairs(2 * (scenes - len(wanted)))
+    with one_writer(out / plan.split):
+        folder = SplitFolder(out / plan.split, plan)
+        numbers = range(start, start + scenes)
+        wanted = [number for number in numbers if scene_name(number) not in folder.done]
+        damaged = [number for number in numbers if scene_name(number) in folder.done and folder.lacks_pictures(number)]
+        on_pairs(2 * (scenes - len(wanted) - len(damaged)))
+        _draw(folder, world, [*damaged, *wanted], device, on_pairs)
+        return folder.summary(new_pairs=2 * len(wanted))
+
+
+def _draw(folder: SplitFolder, world: World, wanted: list[int], device: str, on_pairs: Callable[[int], None]) -> None:
+    """Make scenes and add them; those that are there already get their pictures again."""
+    plan, seed = folder.plan, world.seed
     step = _SCENES_AT_ONCE[device.partition(":")[0]]
     with _Pool(min(8, os.cpu_count() or 1)) as pool:
         for first in range(0, len(wanted), step):
@@ -92,7 +103,6 @@ def generate_split(
             captions = write_captions(batch, seed=seed, per_pair=plan.references)
             folder.add(_on_host(batch), images.cpu().numpy(), ids.cpu().numpy(), _as_text(captions), pool)
             on_pairs(2 * len(batch))
-    return folder.summary(new_pairs=2 * len(wanted))
 
 
 class SplitFolder:
@@ -122,11 +132,22 @@ class SplitFolder:
         rows, scenes = [], []
         for scene in range(len(batch)):
             name = scene_name(int(batch.scene_id[scene]))
+            if name in self.done:
+                continue
             pair = scene_rows(batch, scene, object_boxes(ids[scene]), captions[scene], masks=self.plan.masks)
             rows += pair
             scenes.append(scene_json(batch, scene, name))
             self.done[name] = pair[0]["change_type"]
         _append((self.path / SCENES, scenes), (self.path / ROWS, rows))
+
+    def lacks_pictures(self, number: int) -> bool:
+        """Whether a picture of a scene is missing or empty, as after a full disk or a copy that was cut short."""
+        files = [picture_file(number, picture) for picture in range(len(PICTURE_NAMES))]
+        files += [mask_file(number)] if self.plan.masks else []
+        try:
+            return any((self.path / file).stat().st_size == 0 for file in files)
+        except OSError:
+            return True
 
     def summary(self, *, new_pairs: int) -> Written:
         """What is there now."""
@@ -142,14 +163,25 @@ class SplitFolder:
             write_bytes(self.path / mask_file(number), encode_png(change_mask(batch, scene, ids)))
 
     def _repair(self) -> None:
-        """Cut both files after the last whole scene, and remember the scenes that stay."""
+        """Cut both files after the last whole scene, and remember the scenes that stay.
+
+        Nothing is cut from files that hold anything else than what this program writes.
+        """
         lines = _whole_lines(self.path / ROWS)
         lines = lines[: len(lines) // 2 * 2]
-        for line in lines[::2]:
-            row = json.loads(line)
-            self.done[row["id"].removesuffix("c")] = row["change_type"]
+        for number, (change, same) in enumerate(zip(lines[::2], lines[1::2], strict=True)):
+            name, kind = _scene_of(change, "c")
+            if name is None or name in self.done or _scene_of(same, "n")[0] != name:
+                place = f"{self.path / ROWS}:{2 * number + 1}"
+                raise InputError(f"{place} does not continue this data set", hint="choose another --out")
+            self.done[name] = str(kind)
+        scenes = _whole_lines(self.path / SCENES)[: len(self.done)]
+        if len(scenes) < len(self.done):
+            hint = "choose another --out, or make this one anew"
+            raise InputError(f"{self.path / SCENES} has fewer scenes than {ROWS} has pairs of rows", hint=hint)
         _cut(self.path / ROWS, lines)
-        _cut(self.path / SCENES, _whole_lines(self.path / SCENES)[: len(self.done)])
+        _cut(self.path / SCENES, scenes)
+        _sweep(self.path)
 
 
 class _Pool(ThreadPoolExecutor):
@@ -186,6 +218,23 @@ def _append(*parts: tuple[Path, list[dict[str, Any]]]) -> None:
         if isinstance(error, OSError):
             raise InputError(f"cannot write {parts[0][0].parent}: {error.strerror or error}") from error
         raise
+
+
+def _scene_of(line: bytes, side: str) -> tuple[str | None, object]:
+    """Name and change of the scene a row belongs to; no name where it is no such row."""
+    try:
+        row = load_json(line)
+        name, kind = row["id"], row["change_type"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None, None
+    return (name.removesuffix(side) if isinstance(name, str) and name.endswith(side) else None), kind
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what interrupted writes left; nobody else writes here now."""
+    for file in folder.glob("*/.*.*"):
+        if re.fullmatch(r"\.\d{6,}_?[a-z]*\.\w{8}\.png", file.name):
+            file.unlink(missing_ok=True)
 
 
 def _whole_lines(path: Path) -> list[bytes]:

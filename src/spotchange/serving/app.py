@@ -8,20 +8,24 @@ from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI
+from starlette.responses import HTMLResponse
 
 from spotchange import __version__
 from spotchange.answering import Answerer
 from spotchange.serving.api import answers, problems
 from spotchange.serving.api.answers import Answering
-from spotchange.serving.api.routes import caption_router, health_router, models_router
+from spotchange.serving.api.docs import docs_page
+from spotchange.serving.api.routes import caption_router, health_router, known_parameters, models_router
 from spotchange.serving.api.schemas import NamedPairIn, ProblemOut
 from spotchange.serving.api.uploads import Decoder
+from spotchange.serving.attempts import Attempts
 from spotchange.serving.engine.meter import Meter
 from spotchange.serving.engine.queue import Batcher
 from spotchange.serving.engine.workers import Workers
 from spotchange.serving.guard import App, Guard
 from spotchange.serving.page.disguise import Disguise
 from spotchange.serving.page.door import PageDoor
+from spotchange.serving.page.sweeping import KEPT_SECONDS, Sweeper
 from spotchange.serving.settings import ServerSettings
 
 DESCRIPTION = "Two pictures in, a sentence about what changed out. Errors are problem details (RFC 9457)."
@@ -47,6 +51,8 @@ class Service:
         self.api = self._make_api(answerer)
         self.page: FastAPI | None = None
         self.stop_page: Callable[[], None] = lambda: None  # ends the open streams of pages
+        self.sweeper: Sweeper | None = None
+        attempts = Attempts()  # of keys, on the page and in the API
         page: App | None = None
         if settings.page:
             # The page's framework takes seconds to import: only where it is wanted.
@@ -55,13 +61,22 @@ class Service:
             self.page, framework = make_page(answerer.card.name, self.batcher, settings)
             self.stop_page = framework.stop_event.set
             page = self.page if page_files is None else Disguise(self.page, page_files)
-            page = PageDoor(page, framework=framework, key_needed=settings.api_key is not None)
-        self.app = Guard(api=self.api, page=page, settings=settings, meter=self.meter)
+            self.sweeper = _sweeper(page_files, settings)
+            page = PageDoor(
+                page,
+                framework=framework,
+                key_needed=settings.api_key is not None,
+                attempts=attempts,
+                has_room=self.sweeper.has_room if self.sweeper is not None else lambda _: True,
+            )
+        self.app = Guard(api=self.api, page=page, settings=settings, meter=self.meter, attempts=attempts)
 
     def close(self) -> None:
         """Finish what was accepted, then stop the threads."""
         self.batcher.close()
         self.decoder.close()
+        if self.sweeper is not None:
+            self.sweeper.close()
         if self.workers is not None:
             self.workers.close()
 
@@ -81,6 +96,11 @@ class Service:
         api.include_router(models_router(answerer))
         api.include_router(health_router(self.batcher, self.meter))
         _describe(api, key_needed=self.settings.api_key is not None)
+
+        @api.get("/docs", include_in_schema=False, dependencies=[known_parameters()])
+        async def docs() -> HTMLResponse:
+            return HTMLResponse(docs_page(api.openapi()))
+
         return api
 
     @asynccontextmanager
@@ -89,6 +109,12 @@ class Service:
             if self.page is not None:
                 await stack.enter_async_context(self.page.router.lifespan_context(self.page))
             yield
+
+
+def _sweeper(folder: Path | None, settings: ServerSettings) -> Sweeper | None:
+    if folder is None:
+        return None
+    return Sweeper(folder, kept_seconds=KEPT_SECONDS, most_bytes=settings.max_page_bytes)
 
 
 def _describe(api: FastAPI, *, key_needed: bool) -> None:

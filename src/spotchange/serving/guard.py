@@ -7,10 +7,12 @@ import hmac
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
+from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 
 from spotchange.serving.api.problems import MEDIA_TYPE, Problem, problem_response
+from spotchange.serving.attempts import Attempts, address_of
 from spotchange.serving.engine.meter import Meter
 from spotchange.serving.settings import ServerSettings
 
@@ -21,7 +23,8 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 OPEN_PATHS = ("/healthz", "/readyz")  # for probes, which hold no key
-API_PATHS = (*OPEN_PATHS, "/metrics", "/openapi.json")
+API_PATHS = (*OPEN_PATHS, "/metrics", "/openapi.json", "/docs")
+SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 DRAINED_BYTES = 64 * 2**20  # of a refused body, so that the client reads the answer instead of a broken connection
 DRAINED_SECONDS = 10.0
 
@@ -50,9 +53,12 @@ def is_api(path: str) -> bool:
 class Guard:
     """ASGI application around API and page."""
 
-    def __init__(self, *, api: App, page: App | None, settings: ServerSettings, meter: Meter) -> None:
+    def __init__(
+        self, *, api: App, page: App | None, settings: ServerSettings, meter: Meter, attempts: Attempts | None = None
+    ) -> None:
         self._api, self._page = api, page
         self._settings, self._meter = settings, meter
+        self._attempts = attempts or Attempts()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request in, or answer it with a problem."""
@@ -93,27 +99,63 @@ class Guard:
             await drain(receive)
             await problem.response()(scope, receive, send)
             return
-        receive = _limited(receive, self._body_limit(scope["path"]))
-        if is_api(scope["path"]):
-            await self._api(scope, receive, send)
+        to_api = is_api(scope["path"])
+        seconds = None if to_api else self._settings.body_seconds  # the API has its own clock
+        body = _Body(receive, self._body_limit(scope["path"]), seconds, self._settings.slowest_bytes)
+        if to_api:
+            await self._guarded(self._api, scope, body, send)
         elif self._page is not None:
-            await self._page(scope, receive, _as_problem(scope, send))
+            await self._guarded(self._page, scope, body, _as_problem(scope, send))
         else:
             await problem_response(404, "", "there is no page here, only the API under /v1")(scope, receive, send)
+
+    async def _guarded(self, app: App, scope: Scope, body: _Body, send: Send) -> None:
+        """Let an application answer, unless the body turns out to be one that is refused."""
+        started = False
+
+        async def send_unless_refused(message: Message) -> None:
+            nonlocal started
+            if body.problem is None or started:
+                started = True
+                await send(message)
+
+        try:
+            await app(scope, body.receive, send_unless_refused)
+        except Exception:
+            if body.problem is None:
+                raise
+        if body.problem is not None and not started:
+            await body.problem.response()(scope, body.receive, send)
 
     def _refusal(self, scope: Scope) -> Problem | None:
         headers = Headers(scope=scope)
         names = self._settings.host_names
         if names is not None and _host_name(headers.get("host", "")) not in names:
             return Problem(421, "unknown-host", "this server does not answer to that host name")
+        if scope["method"] not in SAFE_METHODS and _cross_site(headers):
+            return Problem(403, "cross-site", "pages of other sites may not send anything here")
         # The page asks for the key itself.
-        if is_api(scope["path"]) and scope["path"] not in OPEN_PATHS and not self._has_key(headers):
-            return Problem(401, "key-needed", "a valid API key is needed", headers={"WWW-Authenticate": "Bearer"})
+        if is_api(scope["path"]) and scope["path"] not in OPEN_PATHS:
+            problem = self._key_problem(headers, address_of(scope))
+            if problem is not None:
+                return problem
         limit = self._body_limit(scope["path"])
         length = headers.get("content-length", "0")
         if not length.isascii() or not length.isdigit() or int(length) > limit:
             return Problem(413, "request-too-large", f"a request may have {limit:,} bytes")
         return None
+
+    def _key_problem(self, headers: Headers, address: str) -> Problem | None:
+        if self._settings.api_key is None:
+            return None
+        refusal = self._attempts.refusal(address)
+        if refusal is not None:
+            return refusal
+        if self._has_key(headers):
+            return None
+        if "authorization" in headers or "x-api-key" in headers:
+            self._attempts.failed(address)
+        return Problem(401, "key-needed", "a valid API key is needed", headers={"WWW-Authenticate": "Bearer"})
 
     def _has_key(self, headers: Headers) -> bool:
         wanted = self._settings.api_key
@@ -130,21 +172,40 @@ class Guard:
         return self._settings.max_picture_bytes * 2 * 4 // 3 + 2**16  # two pictures in base64, and their envelope
 
 
-def _limited(receive: Receive, limit: int) -> Receive:
-    """Count a body that does not say how long it is."""
-    seen = 0
+class _Body:
+    """A request's body as it comes: counted, and on the page with a clock; what is too much or too slow ends it."""
 
-    async def receive_counted() -> Message:
-        nonlocal seen
-        message = await receive()
-        seen += len(message.get("body", b""))
-        if seen > limit:
-            if message.get("more_body", False):
-                await drain(receive)
-            raise Problem(413, "request-too-large", f"a request may have {limit:,} bytes")
+    def __init__(self, receive: Receive, limit: int, seconds: float | None, slowest_bytes: int) -> None:
+        self._receive, self._limit = receive, limit
+        self._seconds, self._slowest_bytes = seconds, slowest_bytes
+        self._began, self._seen, self._more = time.monotonic(), 0, True
+        self.problem: Problem | None = None
+
+    async def receive(self) -> Message:
+        """The next piece; as if the client were gone once the body is refused."""
+        if self.problem is not None:
+            return {"type": "http.disconnect"}
+        try:
+            async with asyncio.timeout(self._left()):
+                message = await self._receive()
+        except TimeoutError:
+            self.problem = Problem(408, "too-slow", "the body came too slowly", headers={"Connection": "close"})
+            return {"type": "http.disconnect"}
+        self._seen += len(message.get("body", b""))
+        self._more = message.get("more_body", False)
+        if self._seen > self._limit:
+            if self._more:
+                await drain(self._receive)
+            self.problem = Problem(413, "request-too-large", f"a request may have {self._limit:,} bytes")
+            return {"type": "http.disconnect"}
         return message
 
-    return receive_counted
+    def _left(self) -> float | None:
+        """Seconds to wait for the next piece; after the body nothing more is expected."""
+        if self._seconds is None or not self._more:
+            return None
+        allowed = self._seconds + self._seen / self._slowest_bytes
+        return max(0.0, self._began + allowed - time.monotonic())
 
 
 async def drain(receive: Receive) -> None:
@@ -180,6 +241,14 @@ def _as_problem(scope: Scope, send: Send) -> Send:
             await send(message)
 
     return send_problem
+
+
+def _cross_site(headers: Headers) -> bool:
+    """Whether a browser sends this for a page of another site; other clients say nothing of the kind."""
+    if headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
+        return True
+    origin = headers.get("origin")
+    return origin is not None and urlsplit(origin).netloc.lower() != headers.get("host", "").strip().lower()
 
 
 def _host_name(host: str) -> str:

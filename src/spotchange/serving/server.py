@@ -95,6 +95,7 @@ def _serve(
 
     from spotchange.answering import CaptionOptions, ImagePair, build_answerer
     from spotchange.serving.app import Service
+    from spotchange.serving.connections import ImpatientProtocol
 
     class Server(uvicorn.Server):
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -115,6 +116,8 @@ def _serve(
         proxy_headers=False,
         ws="none",
         timeout_keep_alive=15,
+        http=ImpatientProtocol,
+        limit_concurrency=settings.max_connections,
         timeout_graceful_shutdown=int(settings.shutdown_seconds),
     )
     address = f"http://{_for_url(settings.host)}:{listening.getsockname()[1]}"

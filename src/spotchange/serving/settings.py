@@ -26,10 +26,13 @@ class ServerSettings:
     max_picture_bytes: int = 20 * 2**20
     max_request_bytes: int = 128 * 2**20  # of a batch request
     max_pixels: int = 40_000_000
-    max_decoded_pixels: int = 600_000_000  # of all pictures in memory; later ones wait
+    max_decoded_pixels: int = 200_000_000  # of all pictures in memory, at 4 bytes; later ones wait
     max_pairs: int = 32  # of a batch request
     max_page_pairs: int = 200  # of a zip file or two folders on the page
     body_seconds: float = 30.0  # to send a request's body
+    slowest_bytes: int = 64 * 2**10  # a second, of an upload on the page, after that time
+    max_connections: int = 256
+    max_page_bytes: int = 2 * 2**30  # of all uploads and downloads of pages
     shutdown_seconds: float = 30.0  # to finish what was accepted
     api_key: str | None = None
     allowed_hosts: tuple[str, ...] = ()

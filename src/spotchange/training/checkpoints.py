@@ -51,7 +51,11 @@ def recover(target: Path) -> None:
 
 def save_state(folder: Path, state: dict[str, Any]) -> None:
     """Write what resuming needs beside the model's files."""
-    torch.save(state, folder / STATE_FILE)
+    try:
+        torch.save(state, folder / STATE_FILE)
+    except RuntimeError as error:  # torch's own writer says so of a full disk
+        reason = " ".join(str(error).split())[:200]
+        raise InputError(f"cannot write {folder / STATE_FILE}: {reason}", hint="is the disk full?") from error
 
 
 def load_state(folder: Path) -> dict[str, Any]:

@@ -11,13 +11,22 @@ import torch
 from torch import nn
 
 from spotchange.models.layers import PostNormBlock, PreNormBlock
+from spotchange.models.pcl_blocks import PublishedBlock
 from spotchange.models.vision.patch_embedding import ClipPatches, ConvPatches
 from spotchange.models.vision.resnet import GridNetwork
 from spotchange.training.objectives.auxiliary import DenseTruth
 from spotchange.training.objectives.base import Objective
 from spotchange.training.objectives.caption import WordLosses
 
-REGIONS: tuple[type[nn.Module], ...] = (PreNormBlock, PostNormBlock, ClipPatches, ConvPatches, DenseTruth, WordLosses)
+REGIONS: tuple[type[nn.Module], ...] = (
+    PreNormBlock,
+    PostNormBlock,
+    PublishedBlock,
+    ClipPatches,
+    ConvPatches,
+    DenseTruth,
+    WordLosses,
+)
 
 
 def compile_regions(objective: Objective, *, backend: str = "inductor") -> None:

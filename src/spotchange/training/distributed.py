@@ -41,6 +41,11 @@ def global_mean(total: Tensor, number: Tensor) -> Tensor:
     return total * count() / _sum_over_processes(number).clamp(min=1)
 
 
+def global_sum(total: Tensor) -> Tensor:
+    """`total` such that averaged gradients are those of the sum over all processes."""
+    return total * count()
+
+
 def agree(value: Any) -> Any:
     """The first process's `value`, for decisions that depend on a clock."""
     if count() == 1:

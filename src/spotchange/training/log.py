@@ -13,6 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from spotchange.config.training import LogSettings
 from spotchange.errors import MissingExtraError
+from spotchange.files import load_json
 
 
 class RunLog:
@@ -95,7 +96,7 @@ def read_log(path: Path) -> list[dict[str, Any]]:
     lines: list[dict[str, Any]] = []
     for text in path.read_text(encoding="utf-8").splitlines() if path.is_file() else []:
         try:
-            lines.append(json.loads(text))
+            lines.append(load_json(text))
         except json.JSONDecodeError:
             continue
     return lines

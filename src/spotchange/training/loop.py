@@ -17,6 +17,7 @@ from torch import Tensor
 from spotchange.config.training import Recipe
 from spotchange.errors import ConfigError, ModelError
 from spotchange.files import write_text
+from spotchange.models.weights.folder import read_weights
 from spotchange.training import distributed
 from spotchange.training.checkpoints import BEST, LAST, load_state, recover, replace_folder, save_state
 from spotchange.training.compilation import compile_regions
@@ -45,12 +46,13 @@ class Trainer:
         objective: Objective,
         source: BatchSource,
         validator: Validator | None,
+        tester: Validator | None = None,
         save_model: Callable[[Path], None],
         out: Path,
     ) -> None:
         self.recipe, self.stage = recipe, recipe.stage
         self.accelerator, self.out = accelerator, out
-        self.source, self.validator, self.save_model = source, validator, save_model
+        self.source, self.validator, self.tester, self.save_model = source, validator, tester, save_model
         self.objective = objective
         self.optimizer = build_optimizer(objective, recipe.optimizer)
         self.average = WeightAverage(objective, recipe.stage.ema) if recipe.stage.ema else None
@@ -59,7 +61,12 @@ class Trainer:
         elif recipe.stage.compile:
             compile_regions(objective)
         self.parallel = accelerator.prepare(objective)
-        self.selection = Selection(self._metric(), patience=recipe.validation.patience)
+        self.selection = Selection(
+            self._metric(),
+            patience=recipe.validation.patience,
+            equal_is_better=recipe.validation.equal_is_better,
+            keep_after=recipe.validation.keep_after,
+        )
         self.step = 0
         self.elapsed = 0.0  # seconds of training over all commands, as of the last look at the clock
         self.finished = False
@@ -109,6 +116,8 @@ class Trainer:
                 stopping = stopping or self.finished
             if self.step % self.recipe.checkpoints.every == 0 or stopping:
                 self._save(values)
+        if self.finished and self.tester is not None:
+            self._test(log, self.tester)
         summary = self._summary()
         log.event("end", **summary)
         return summary
@@ -164,6 +173,14 @@ class Trainer:
                 lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in self.validator.said)
                 write_text(self.out / CAPTIONS, "".join(lines))
         self.accelerator.wait_for_everyone()
+
+    def _test(self, log: RunLog, tester: Validator) -> None:
+        """Judge the best checkpoint on pairs that nothing was chosen by; the run has ended."""
+        state = read_weights(self.out / BEST)
+        self.objective.model.load_state_dict({name: value.float() for name, value in state.items()})
+        with self._autocast(), self._uncompiled():
+            results = tester.judge(self.objective)
+        log.event("test", step=self.selection.best_step, **results)
 
     def _save(self, values: dict[str, Tensor]) -> None:
         self._fetch(values)  # refuses to put broken weights in the place of good ones

@@ -10,6 +10,7 @@ from torch import nn
 
 from spotchange.config.training import OptimizerSettings
 from spotchange.errors import ConfigError
+from spotchange.training.bert_adam import BertAdam
 
 # Vectors added to tokens: shrinking them towards zero has no meaning, as with biases and norms.
 _NOT_DECAYED = ("*positions", "*class_token", "*_vector")
@@ -52,7 +53,9 @@ class Optimizers:
 def build_optimizer(module: nn.Module, settings: OptimizerSettings) -> torch.optim.Optimizer | Optimizers:
     """The optimizer over all parameters of `module` that learn; those with rate 0 are frozen on the way."""
     groups = parameter_groups(module, settings)
-    adam = torch.optim.AdamW if settings.decoupled else torch.optim.Adam
+    if settings.algorithm == "bert-adam":
+        return BertAdam(groups, lr=settings.lr, betas=settings.betas, eps=settings.eps)
+    adam = torch.optim.AdamW if settings.algorithm == "adamw" else torch.optim.Adam
     on_gpu = all(parameter.is_cuda for group in groups for parameter in group["params"])
     for_adam = [group for group in groups if not group["muon"]]
     rest = adam(for_adam, lr=settings.lr, betas=settings.betas, eps=settings.eps, fused=on_gpu or None)
@@ -65,7 +68,7 @@ def build_optimizer(module: nn.Module, settings: OptimizerSettings) -> torch.opt
 def parameter_groups(module: nn.Module, settings: OptimizerSettings) -> list[dict[str, Any]]:
     """One group for every learning rate, weight decay and optimizer; `peak_lr` is what schedules multiply."""
     unused = set(settings.part_lrs)
-    groups: dict[tuple[float, float, bool], dict[str, Any]] = {}
+    groups: dict[tuple[float, float, bool, bool], dict[str, Any]] = {}
     for name, parameter in module.named_parameters():
         name = name.removeprefix("model.")
         lr = settings.lr
@@ -78,10 +81,12 @@ def parameter_groups(module: nn.Module, settings: OptimizerSettings) -> list[dic
             parameter.requires_grad_(False)
         if not parameter.requires_grad:
             continue
-        decay = settings.weight_decay if _decays(name, parameter) else 0.0
+        decays = _decays_as_published(name) if settings.decayed == "published" else _decays(name, parameter)
+        decay = settings.weight_decay if decays else 0.0
+        half = any(fnmatchcase(name, pattern) for pattern in settings.half_parts)
         muon = settings.muon and any(fnmatchcase(name, pattern) for pattern in _BLOCK_MATRICES)
-        own = {"params": [], "lr": lr, "peak_lr": lr, "weight_decay": decay, "muon": muon}
-        groups.setdefault((lr, decay, muon), own)["params"].append(parameter)
+        own = {"params": [], "lr": lr, "peak_lr": lr, "weight_decay": decay, "muon": muon, "half": half}
+        groups.setdefault((lr, decay, muon, half), own)["params"].append(parameter)
     if unused:
         raise ConfigError(f"optimizer.part_lrs: no parameter is called {', '.join(sorted(unused))}")
     if not groups:
@@ -91,6 +96,10 @@ def parameter_groups(module: nn.Module, settings: OptimizerSettings) -> list[dic
 
 def _decays(name: str, parameter: nn.Parameter) -> bool:
     return parameter.ndim >= 2 and not any(fnmatchcase(name, pattern) for pattern in _NOT_DECAYED)
+
+
+def _decays_as_published(name: str) -> bool:
+    return not (name.endswith("bias") or fnmatchcase(name, "captioner.*norm.weight"))
 
 
 def set_rates(optimizer: torch.optim.Optimizer | Optimizers, factor: float) -> None:

@@ -19,10 +19,10 @@ from spotchange.training.objectives.base import Objective
 from spotchange.training.objectives.build import build_objective
 from spotchange.training.randomness import seed_everything
 from spotchange.training.sources.build import Feeding
-from spotchange.training.sources.held_out import held_out
+from spotchange.training.sources.held_out import final_pairs, held_out
 from spotchange.training.start import Start, start_model
 from spotchange.training.stopping import StopRequest
-from spotchange.training.validation import Validator
+from spotchange.training.validation import HeldOut, Validator
 
 HEADS_FILE = "training_heads.safetensors"  # what an objective owns beside the model, for the next stage to go on with
 
@@ -75,7 +75,8 @@ def prepare(recipe: Recipe, *, out: Path, device: str = "auto", validate: bool =
         accelerator=accelerator,
         objective=objective,
         source=source,
-        validator=_validator(feeding, start, recipe) if validate else None,
+        validator=_validator(held_out(feeding), start, recipe) if validate else None,
+        tester=_validator(final_pairs(feeding), start, recipe) if validate else None,
         save_model=lambda folder: _save(folder, objective, start, recipe),
         out=out,
     )
@@ -97,8 +98,7 @@ def _tune_for_cuda(objective: Objective) -> None:
     objective.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
 
-def _validator(feeding: Feeding, start: Start, recipe: Recipe) -> Validator | None:
-    pairs = held_out(feeding)
+def _validator(pairs: HeldOut | None, start: Start, recipe: Recipe) -> Validator | None:
     if pairs is None:
         return None
     # A model folder's own way from ids to text, so that validation reads what users will read.

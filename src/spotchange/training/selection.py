@@ -12,11 +12,18 @@ _LOSSES = ("loss", "words", "contrast", "attributes", "mask", "change", "answer"
 
 
 class Selection:
-    """Watches one validation metric; `gave_up` after `patience` validations in a row without a better value."""
+    """Watches one validation metric; `gave_up` after `patience` validations in a row without a better value.
 
-    def __init__(self, metric: str, *, patience: int | None) -> None:
+    With `equal_is_better` a value as good as the best counts as better; up to the step `keep_after` nothing does.
+    """
+
+    def __init__(
+        self, metric: str, *, patience: int | None, equal_is_better: bool = False, keep_after: int = 0
+    ) -> None:
         self.metric = metric
         self.patience = patience
+        self.equal_is_better = equal_is_better
+        self.keep_after = keep_after
         self.best: float | None = None
         self.best_step = 0
         self.waited = 0
@@ -27,11 +34,16 @@ class Selection:
             raise ConfigError(f"validation.metric '{self.metric}' is not measured; there are: {', '.join(results)}")
         value = results[self.metric]
         sign = -1.0 if self.metric.rpartition(".")[2] in _LOSSES else 1.0
-        if math.isnan(value) or (self.best is not None and not sign * value > sign * self.best):
+        if 0 < step <= self.keep_after or math.isnan(value) or not self._better(sign * value, sign):
             self.waited += 1
             return False
         self.best, self.best_step, self.waited = value, step, 0
         return True
+
+    def _better(self, value: float, sign: float) -> bool:
+        if self.best is None:
+            return True
+        return value > sign * self.best or (self.equal_is_better and value == sign * self.best)
 
     @property
     def gave_up(self) -> bool:

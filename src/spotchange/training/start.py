@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -52,7 +53,7 @@ def start_model(recipe: Recipe) -> Start:
             preprocessor=preprocessor_for(settings),
         )
     loaded = _read(recipe.stage.start_from)
-    return _go_on(loaded, recipe.model, _with_new_words(loaded.tokenizer, recipe))
+    return _go_on(loaded, recipe.model, _with_new_words(loaded.tokenizer, recipe), recipe.stage.start_parts)
 
 
 def _told_words(model: nn.Module, tokenizer: Tokenizer) -> nn.Module:
@@ -74,13 +75,17 @@ def _read(source: str) -> LoadedModel:
     return import_model(source)
 
 
-def _go_on(loaded: LoadedModel, wanted: ModelSettings | None, tokenizer: Tokenizer) -> Start:
+def _go_on(
+    loaded: LoadedModel, wanted: ModelSettings | None, tokenizer: Tokenizer, parts: tuple[str, ...] | None
+) -> Start:
     settings = settings_for(loaded.settings if wanted is None else wanted, tokenizer)
     model = loaded.model
     fresh: tuple[str, ...] = ()
-    if settings != loaded.settings:
+    if settings != loaded.settings or parts is not None:
         model = _told_words(build_model(settings), tokenizer)
         state = refit(loaded.model.state_dict(), loaded.settings, settings)
+        if parts is not None:
+            state = {name: value for name, value in state.items() if any(fnmatchcase(name, each) for each in parts)}
         fresh = take_weights(model, state, source=str(loaded.folder)).fresh
         keep_known_words(model, state)
     preprocessor = Preprocessor(

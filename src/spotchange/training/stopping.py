@@ -22,7 +22,7 @@ class StopRequest:
         self._deadline = None if minutes is None else time.monotonic() + 60.0 * minutes
         self._at_step = at_step
         self._asked_elsewhere = asked
-        self._asked = False
+        self.heard: int | None = None  # the signal that asked to stop
 
     def listen(self) -> None:
         """Treat the first SIGINT or SIGTERM as a wish to stop after this step; a second one ends the process."""
@@ -33,9 +33,9 @@ class StopRequest:
     def wanted(self, step: int) -> bool:
         """Whether to stop now, after `step`."""
         too_late = self._deadline is not None and time.monotonic() >= self._deadline
-        asked = self._asked or self._asked_elsewhere()
+        asked = self.heard is not None or self._asked_elsewhere()
         return asked or too_late or (self._at_step is not None and step >= self._at_step)
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
-        self._asked = True
+        self.heard = int(number)
         signal.signal(number, signal.SIG_DFL)

@@ -14,7 +14,7 @@ from spotchange.config.sources import DatasetSource, FeatureSource, MixedSource,
 from spotchange.data.caches.features import read_feature_rows
 from spotchange.data.metadata import read_rows
 
-_WORD_TENSORS = ("words.words.weight", "captioner.predict.bias")  # one row a word
+_WORD_TENSORS = ("words.words.weight", "captioner.predict.weight", "captioner.predict.bias")  # one row a word
 
 
 def training_captions(source: StreamSource | DatasetSource | FeatureSource | MixedSource) -> Iterator[str]:

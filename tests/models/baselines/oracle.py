@@ -71,8 +71,8 @@ class Oracle:
         return drawn(int(found[2]), [int(each) for each in shape.split(",")]) * float(found[3] or 1)
 
     def ids(self, name: str, width: int | None = None) -> Tensor:
-        """Label rows, zero-padded to `width`."""
-        rows = torch.tensor(self.inputs[name])
+        """Label rows, zero-padded to `width`; `name` may leave out how many columns are shown."""
+        rows = torch.tensor(self.inputs[_named(name, self.inputs) or name])
         return rows if width is None else nn.functional.pad(rows, (0, width - rows.shape[1]))
 
 
@@ -103,10 +103,11 @@ def disagreements(expected: Any, found: Any, tolerance: float, path: str = "") -
     """Everything in `expected` that `found` lacks or has otherwise."""
     if isinstance(expected, dict) and "shape" not in expected:
         for name, inner in expected.items():
-            if not isinstance(found, dict) or name not in found:
+            computed = _named(name, found)
+            if computed is None:
                 yield f"{path}/{name} was not computed"
             else:
-                yield from disagreements(inner, found[name], tolerance, f"{path}/{name}")
+                yield from disagreements(inner, found[computed], tolerance, f"{path}/{name}")
     elif isinstance(expected, dict):
         yield from _tensor_disagreements(expected, found.detach().double().numpy(), tolerance, path)
     elif isinstance(expected, list):
@@ -115,6 +116,20 @@ def disagreements(expected: Any, found: Any, tolerance: float, path: str = "") -
             yield f"{path}: {given} instead of {expected}"
     elif abs(float(found) - expected) > _loss_tolerance(path, expected, tolerance):
         yield f"{path}: {float(found):.8g} instead of {expected:.8g}"
+
+
+def _named(name: str, found: Any) -> str | None:
+    """The name of a value in `found`; names that end in sizes ("mlp_before_588_512") may end in others there."""
+    if not isinstance(found, dict):
+        return None
+    if name in found:
+        return name
+    alike = [other for other in found if _stem(other) == _stem(name)]
+    return alike[0] if len(alike) == 1 else None
+
+
+def _stem(name: str) -> str:
+    return re.sub(r"(_(\d+|[A-Z]))+$", "", name)
 
 
 def _loss_tolerance(path: str, expected: float, tolerance: float) -> float:

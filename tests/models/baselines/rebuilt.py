@@ -22,6 +22,7 @@ from spotchange.models.baselines.rsiccformer import RsiccFormer
 from spotchange.models.baselines.scorer import ScorerCbr
 from spotchange.models.baselines.skeleton import Seen, System
 from spotchange.models.decoding import search as decoding
+from spotchange.models.decoding.torch_arrays import TorchArrays
 from spotchange.models.interface import DecodingOptions
 
 Values = dict[str, Any]
@@ -44,7 +45,7 @@ def greedy(
     )
     special = decoding.SpecialIds(begin=begin, end=end, pad=pad)
     steps = system.steps(seen, 1)
-    made = decoding.generate(steps, len(seen["memory"]), special, options, torch.device("cpu"))
+    made = decoding.generate(steps, len(seen["memory"]), special, options, TorchArrays(torch.device("cpu")))
     return made.ids[:, 0], made.log_probabilities[:, 0]
 
 
@@ -428,8 +429,8 @@ def chg2cap(oracle: Oracle) -> Values:
     ).eval()
     take_weights(oracle, system)
     seen = system.look(*(as_cells(oracle.features()[name]) for name in ("before", "after")))
-    shown = oracle.ids("captions_first_16")
-    ids = oracle.ids("captions_first_16", hyper["max_length"])
+    shown = oracle.ids("captions_first")
+    ids = oracle.ids("captions_first", hyper["max_length"])
     logits = system.read(seen, ids, ids != given["pad_id"])["logits"]
     lengths = torch.tensor(given["caption_lengths"])[:, None]
     counted = torch.arange(1, ids.shape[1])[None] < lengths

@@ -47,3 +47,10 @@ def test_seeds_are_read_from_the_oracle() -> None:
     oracle.about = oracle.about.replace("seeded 1000 + i", "seeded 5000 + i").replace("seeded 7,", "seeded 70,")
     others = oracle.state()["change_detector.att.weight"], oracle.features()["before"]
     assert not any(torch.equal(one, other) for one, other in zip(usual, others, strict=True))
+
+
+def test_names_that_end_in_sizes_are_found_with_other_sizes() -> None:
+    values = {"mlp_before_588_512": torch.ones(1), "layer_1": torch.ones(1), "layer_2": torch.ones(1)}
+    expected = {"shape": [1], "sum": 1.0, "norm": 1.0, "cos_sum": 1.0, "min": 1.0, "max": 1.0, "rows": {}}
+    assert list(disagreements({"mlp_before_392_512": expected, "layer_2": expected}, values, 1e-5)) == []
+    assert list(disagreements({"layer_3": expected}, values, 1e-5)) == ["/layer_3 was not computed"]

@@ -87,6 +87,17 @@ def test_only_change_pairs_take_part(tiny_model, make_batch) -> None:
     assert torch.equal(objective(batch)["loss"], objective(other)["loss"])
 
 
+def test_equal_captions_are_negatives_as_published_or_are_left_apart(tiny_model, make_batch) -> None:
+    batch = make_batch(8, seed=6)
+    batch.caption_ids[2], batch.caption_mask[2] = batch.caption_ids[0], batch.caption_mask[0]
+    losses = {}
+    for choice in ("apart", "negatives"):
+        settings = AdaptSettings(kind="adapt", equal_captions=choice)
+        objective = AdaptObjective(tiny_model, settings, paired=True, **HALF).eval()
+        losses[choice] = float(objective(batch)["loss"].detach())
+    assert losses["negatives"] > losses["apart"] + 0.01
+
+
 def test_half_sum_is_a_setting(tiny_model, make_batch) -> None:
     whole = AdaptObjective(tiny_model, AdaptSettings(kind="adapt", halve=False), paired=True, **HALF).eval()
     half = AdaptObjective(tiny_model, AdaptSettings(kind="adapt", halve=True), paired=True, **HALF).eval()

@@ -8,12 +8,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from spotchange.models.pcl_heads import ClassHeads
 from spotchange.training.objectives.fda import alignment_loss
-from spotchange.training.objectives.fgvc import ClassHeads, class_contrast
-from spotchange.training.objectives.mlm import hide_words, word_loss
-from spotchange.training.objectives.mvcl import HiddenCells, cell_loss, hide_cells
+from spotchange.training.objectives.fgvc import class_contrast, class_losses
+from spotchange.training.objectives.mlm import HiddenWords, hide_words, word_loss
+from spotchange.training.objectives.mvcl import cell_loss, hide_cells
 
-BEGIN, END, PAD = 1, 2, 0
+BEGIN, END, PAD, MASK = 1, 2, 0, 4
 
 
 def sentences(rows: int, words: int = 20) -> tuple[torch.Tensor, torch.Tensor]:
@@ -22,27 +23,44 @@ def sentences(rows: int, words: int = 20) -> tuple[torch.Tensor, torch.Tensor]:
     return ids, torch.arange(words + 4).expand_as(ids) < words
 
 
+def hide(ids: torch.Tensor, mask: torch.Tensor, share: float = 0.15) -> HiddenWords:
+    return hide_words(ids, mask, share=share, vocabulary=80, mask_id=MASK, end_id=END)
+
+
 def test_masking_rates() -> None:
     torch.manual_seed(0)
     ids, mask = sentences(4000)
-    hidden = hide_words(ids, mask, share=0.15, vocabulary=80)
-    words = 4000 * 19  # the begin token is no candidate
-    chosen = int(hidden.chosen.sum())
-    assert chosen / words == pytest.approx(0.15, abs=0.01)
-    assert int(hidden.masked.sum()) / chosen == pytest.approx(0.8, abs=0.02)
-    # Of the tenth that is swapped for a random word, one in 80 stays by chance.
-    assert int((hidden.ids != ids).sum()) / chosen == pytest.approx(0.1 * 79 / 80, abs=0.02)
-    assert not (hidden.masked & (hidden.ids != ids)).any()
-    assert not ((hidden.ids != ids) & ~hidden.chosen).any()
+    hidden = hide(ids, mask)
+    words = hidden.chosen[:, 1:19]  # neither the begin nor the end token
+    chosen = int(words.sum())
+    assert chosen / (4000 * 18) == pytest.approx(0.15, abs=0.01)
+    masked, kept = hidden.ids[:, 1:19] == MASK, hidden.ids[:, 1:19] == ids[:, 1:19]
+    assert int((masked & words).sum()) / chosen == pytest.approx(0.8, abs=0.02)
+    # Of the tenth that is swapped for any token, one in 80 stays by chance and one in 80 is [MASK].
+    assert int((kept & words).sum()) / chosen == pytest.approx(0.1 + 0.1 / 80, abs=0.02)
+    assert (kept | words).all()
+    assert int((hidden.ids[:, 1:19] < 8).sum()) > int(masked.sum())  # special tokens are among the random ones
 
 
-def test_the_end_can_be_masked_the_beginning_and_padding_never() -> None:
+def test_the_end_becomes_a_mask_the_beginning_and_padding_never() -> None:
     torch.manual_seed(0)
-    ids, mask = sentences(500)
-    chosen = hide_words(ids, mask, share=0.15, vocabulary=80).chosen
-    assert chosen[:, 19].any()
-    assert not chosen[:, 0].any()
-    assert not chosen[:, 20:].any()
+    ids, mask = sentences(4000)
+    hidden = hide(ids, mask)
+    ends = hidden.chosen[:, 19]
+    assert float(ends.float().mean()) == pytest.approx(0.15, abs=0.02)
+    assert (hidden.ids[:, 19] == torch.where(ends, MASK, END)).all()
+    assert not hidden.chosen[:, 0].any()
+    assert not hidden.chosen[:, 20:].any()
+
+
+def test_of_a_sentence_without_a_chosen_word_the_first_is_masked() -> None:
+    ids, mask = sentences(50)
+    hidden = hide(ids, mask, share=1e-9)
+    assert hidden.chosen[:, 1].all()
+    assert int(hidden.chosen.sum()) == 50
+    assert (hidden.ids[:, 1] == MASK).all()
+    empty = torch.tensor([[BEGIN, END, PAD]])
+    assert not hide(empty, empty != PAD, share=1e-9).chosen.any()
 
 
 def test_word_loss_counts_chosen_places_only() -> None:
@@ -59,57 +77,36 @@ def test_word_loss_counts_chosen_places_only() -> None:
 
 def test_hidden_cells_are_zero_in_one_picture_and_the_rest_stays() -> None:
     torch.manual_seed(0)
-    cells = torch.rand(200, 2, 49, 3) + 1
-    hidden = hide_cells(cells, share=0.15)
-    zero = (hidden.cells == 0).all(dim=-1)  # (pairs, pictures, cells)
-    assert (zero.sum(dim=(1, 2)) == 7).all()  # 15 % of 49
+    cells = torch.rand(400, 2, 49, 3) + 1
+    shown = hide_cells(cells, share=0.15)
+    zero = (shown.cells == 0).all(dim=-1)  # (pairs, pictures, cells)
+    assert torch.equal(zero, shown.hidden)
     assert (zero.any(dim=2).sum(dim=1) == 1).all()  # one picture of each pair
-    assert set(hidden.picture.tolist()) == {0, 1}
-    assert torch.equal(hidden.cells[~zero], cells[~zero])
-    places = zero[torch.arange(200), hidden.picture].nonzero()[:, 1].view(200, 7)
-    assert torch.equal(places, hidden.places.sort(dim=1).values)
+    assert float(zero.sum()) / (400 * 49) == pytest.approx(0.15, abs=0.01)
+    assert 0.4 < float(zero[:, 0].any(dim=1).float().mean()) < 0.6
+    assert torch.equal(shown.cells[~zero], cells[~zero])
+    assert (hide_cells(cells, share=1e-9).hidden.sum(dim=(1, 2)) == 1).all()  # at least one
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.5])
 def test_cell_loss_by_hand(temperature: float) -> None:
-    """One pair, two pictures of two cells; cell 1 of picture 0 is hidden, the three others are the negatives."""
-    cells = torch.tensor([[[[2.0, 0.0], [0.0, 3.0]], [[1.0, 0.0], [0.0, -1.0]]]])
-    hidden = HiddenCells(cells=cells, picture=torch.tensor([0]), places=torch.tensor([[1]]))
-    guess = torch.tensor([[[0.0, 5.0]]])  # the direction of the hidden cell itself
-    loss = float(cell_loss(guess, cells, hidden, temperature=temperature)["loss"])
-    positive = math.exp(1 / temperature)
-    negatives = math.exp(0) + math.exp(0) + math.exp(-1 / temperature)
-    assert loss == pytest.approx(-math.log(positive / (positive + negatives)), rel=1e-5)
+    """Two hidden cells and one that is shown: the other hidden cell counts by its feature, the shown by its guess."""
+    guesses = torch.tensor([[0.0, 5.0], [1.0, 0.0]])
+    truth = torch.tensor([[0.0, 2.0], [3.0, 0.0]])
+    shown = torch.tensor([[0.0, -4.0]])
+    loss = float(cell_loss(guesses, truth, shown, temperature=temperature)["loss"])
+    own = math.exp(1 / temperature)
+    first = -math.log(own / (own + 1 + math.exp(-1 / temperature)))
+    second = -math.log(own / (own + 1 + 1))
+    assert loss == pytest.approx((first + second) / 2, rel=1e-5)
 
 
-def test_hidden_cells_of_other_pairs_are_no_negatives() -> None:
-    cells = torch.randn(2, 2, 4, 3)
-    hidden = HiddenCells(cells=cells, picture=torch.tensor([0, 1]), places=torch.tensor([[1], [2]]))
-    guesses = torch.randn(2, 1, 3)
-    before = cell_loss(guesses, cells, hidden, temperature=1.0)["loss"]
-    moved = cells.clone()
-    moved[1, 1, 2] = torch.randn(3)  # hidden: the negative of nobody, the positive of the second guess
-    after = cell_loss(guesses[:1], moved[:1], HiddenCells(cells=moved, picture=hidden.picture[:1],
-                      places=hidden.places[:1]), temperature=1.0)  # fmt: skip
-    unit, guess = F.normalize(cells, dim=-1), F.normalize(guesses, dim=-1)
-    own = [float(guess[0, 0] @ unit[0, 0, 1]), float(guess[1, 0] @ unit[1, 1, 2])]
-    shown = [unit[0, 0, [0, 2, 3]], unit[0, 1], unit[1, 0], unit[1, 1, [0, 1, 3]]]
-    others = torch.cat(shown)  # 14 of the 16 cells
-    expected = []
-    for row, positive in enumerate(own):
-        negative = (others @ guess[row, 0]).exp().sum()
-        expected.append(float(-math.log(math.exp(positive) / (math.exp(positive) + float(negative)))))
-    assert float(before) == pytest.approx(sum(expected) / 2, rel=1e-5)
-    assert torch.isfinite(after["loss"])
-
-
-def test_the_true_cells_are_no_door_for_gradients() -> None:
-    cells = torch.randn(1, 2, 4, 3, requires_grad=True)
-    guesses = torch.randn(1, 1, 3, requires_grad=True)
-    hidden = HiddenCells(cells=cells, picture=torch.tensor([0]), places=torch.tensor([[1]]))
-    cell_loss(guesses, cells, hidden, temperature=1.0)["loss"].backward()
-    assert cells.grad is None
+def test_true_features_are_no_door_for_gradients_what_is_shown_is() -> None:
+    guesses, truth, shown = (torch.randn(rows, 3, requires_grad=True) for rows in (2, 2, 4))
+    cell_loss(guesses, truth, shown, temperature=1.0)["loss"].backward()
+    assert truth.grad is None
     assert guesses.grad is not None
+    assert shown.grad is not None
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.1])
@@ -123,20 +120,20 @@ def test_alignment_loss_by_hand(temperature: float) -> None:
 
 
 def test_class_contrast_by_hand() -> None:
-    """Two of a kind at right angles to a third, which has no friend and does not count."""
-    vectors = torch.tensor([[1.0, 0.0], [2.0, 0.0], [0.0, 1.0]])
-    loss = class_contrast(vectors, torch.tensor([4, 4, 7]), temperature=0.5)
-    near, far = math.exp(1 / 0.5), math.exp(0)
-    assert float(loss) == pytest.approx(-math.log(near / (near + far)), rel=1e-5)
-    alone = class_contrast(vectors, torch.tensor([1, 2, 3]), temperature=0.5)
-    assert float(alone) == 0.0
+    """Two of a kind at right angles; a third of another kind at 45 degrees to both: its cosine exceeds the margin."""
+    vectors = torch.tensor([[1.0, 0.0], [0.0, 2.0], [3.0, 3.0]])
+    loss = class_contrast(vectors, torch.tensor([4, 4, 7]), margin=0.4)
+    # Nine entries: three with itself (0), two of the same kind (1 - 0), four of different kinds.
+    assert float(loss) == pytest.approx((2 * 1.0 + 4 * (0.5**0.5 - 0.4)) / 9, rel=1e-5)
+    apart = class_contrast(vectors[:2], torch.tensor([1, 2]), margin=0.4)
+    assert float(apart) == pytest.approx(0.0, abs=1e-6)
 
 
 def test_classes_give_three_losses() -> None:
     torch.manual_seed(0)
     heads = ClassHeads(width=4, classes=3)
     alone, together = torch.randn(2, 2, 4), torch.randn(2, 2, 4)
-    results = heads(alone, together, torch.tensor([[0, 0], [1, 2]]), temperature=0.1)
+    results = class_losses(heads, alone, together, torch.tensor([[0, 0], [1, 2]]), margin=0.4)
     parts = [float(results[name].detach()) for name in ("class_contrast", "classification", "matching")]
     assert float(results["loss"].detach()) == pytest.approx(sum(parts), rel=1e-6)
     named = F.cross_entropy(heads.classify(alone).flatten(0, 1), torch.tensor([0, 0, 1, 2]))

@@ -17,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 
 from spotchange.errors import DataError, InputError
-from spotchange.files import write_text
+from spotchange.files import load_json, write_text
 
 FORMAT = 1
 FACTS, FEATURES, ROWS = "features.json", "features.bin", "rows.jsonl"
@@ -98,7 +98,7 @@ def read_facts(folder: str | os.PathLike[str], *, backbone: str | None = None) -
         what = "is unfinished" if (Path(folder) / FEATURES).exists() else "holds no features"
         raise DataError(f"{folder} {what}", hint="make them with `spotchange data features`")
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = load_json(path.read_text(encoding="utf-8"))
         values |= {name: tuple(values[name]) for name in ("image_size", "grid")}
         facts = FeatureFacts(**values)
     except (ValueError, KeyError, TypeError) as error:
@@ -123,7 +123,7 @@ def read_feature_rows(folder: str | os.PathLike[str]) -> Iterator[FeatureRow]:
     try:
         with path.open(encoding="utf-8") as lines:
             for line in lines:
-                values = json.loads(line)
+                values = load_json(line)
                 yield FeatureRow(**values | {"captions": tuple(values["captions"]), "things": tuple(values["things"])})
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror or error}") from error

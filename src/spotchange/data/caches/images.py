@@ -22,8 +22,9 @@ import numpy as np
 from spotchange.data.caches.index import build_index, other_change_types, picture_paths
 from spotchange.data.metadata import RowReader, read_rows
 from spotchange.errors import DataError, ImageError
-from spotchange.files import only_one_process, write_text
+from spotchange.files import load_json, write_text
 from spotchange.images import Pixels, read_image, squash
+from spotchange.locks import only_one_process
 
 FORMAT = 1  # raise it when the layout or the way pictures are scaled changes: older caches are then built anew
 TO_DO, DONE, UNREADABLE = 0, 1, 2
@@ -112,7 +113,7 @@ def _build(
             facts = build_index(reader, building, other_types=other_change_types(reader.path.parent.parent))
             _allocate(building, facts["pictures"], 3 * height * width)
             write_text(building / "index.json", json.dumps(facts | {"height": height, "width": width}))
-        facts = json.loads((building / "index.json").read_text())
+        facts = load_json((building / "index.json").read_text())
         problems = _decode_all(building, facts, workers=workers, advance=advance)
         if problems and not skip_bad:
             listed = "; ".join(problems[:5]) + ("; ..." if len(problems) > 5 else "")

@@ -19,6 +19,7 @@ from PIL import Image, ImageDraw
 from spotchange.data.caches.flatfile import FlatFile
 from spotchange.data.metadata import Row, RowReader, list_splits, read_rows
 from spotchange.errors import DataError, ImageError
+from spotchange.files import load_json
 from spotchange.images import image_size, read_image
 from spotchange.pairs import CHANGE_TYPES
 
@@ -61,23 +62,28 @@ def picture_paths(folder: Path) -> Iterator[Path]:
     """Source files of the pictures, in the order of their numbers."""
     with (folder / "pictures.jsonl").open(encoding="utf-8") as lines:
         for line in lines:
-            yield Path(json.loads(line))
+            yield Path(load_json(line))
 
 
 class RowIndex:
     """Reads a finished index."""
 
     def __init__(self, folder: Path) -> None:
-        facts = json.loads((folder / "index.json").read_text(encoding="utf-8"))
-        self.change_types: tuple[str, ...] = tuple(facts["change_types"])
-        self.height: int = facts["height"]
-        self.width: int = facts["width"]
-        self._rows = np.fromfile(folder / "rows.bin", dtype=_ROW)  # 40 bytes a pair
+        try:
+            facts = load_json((folder / "index.json").read_text(encoding="utf-8"))
+            self.change_types: tuple[str, ...] = tuple(facts["change_types"])
+            self.height, self.width = int(facts["height"]), int(facts["width"])
+            self._rows = np.fromfile(folder / "rows.bin", dtype=_ROW)  # 40 bytes a pair
+            decoded = np.fromfile(folder / "state.bin", dtype=np.uint8) == 1
+            if (len(self._rows), len(decoded)) != (facts["rows"], facts["pictures"]):
+                raise ValueError("it is shorter than it says")
+            # Pairs with an unreadable picture are in the index but not among the usable rows.
+            self.usable: Numbers = np.flatnonzero(decoded[self._rows["before"]] & decoded[self._rows["after"]])
+        except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
+            reason = " ".join(str(error).split())
+            raise DataError(f"{folder} is damaged ({reason})", hint="delete that folder; it is built anew") from error
         self._captions = FlatFile(folder / "captions.bin")
         self._masks = FlatFile(folder / "masks.bin") if facts["masks"] else None
-        decoded = np.fromfile(folder / "state.bin", dtype=np.uint8) == 1
-        # Pairs with an unreadable picture are in the index but not among the usable rows.
-        self.usable: Numbers = np.flatnonzero(decoded[self._rows["before"]] & decoded[self._rows["after"]])
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -91,7 +97,9 @@ class RowIndex:
         """All captions of a row."""
         start = int(self._rows["captions_at"][row])
         end = int(self._rows["captions_at"][row + 1]) if row + 1 < len(self._rows) else len(self._captions)
-        return list(json.loads(self._captions.read(start, end - start)))
+        if end < start:
+            raise DataError(f"{self._captions.path} is shorter than its index says", hint="delete its folder")
+        return list(load_json(self._captions.read(start, end - start)))
 
     @property
     def has_masks(self) -> bool:

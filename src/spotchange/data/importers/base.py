@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from spotchange.files import load_json
 from spotchange.images import SUFFIXES
 from spotchange.pairs import PixelBox
 
@@ -37,6 +37,7 @@ class SourcePair:
     before: Path
     after: Path
     captions: tuple[str, ...]
+    """None at all: the pair stands apart, nothing is learnt from it, and some protocols count it."""
     change_type: str | None = None
     scene_id: int | str | None = None
     before_boxes: tuple[PixelBox, ...] | None = None
@@ -88,7 +89,7 @@ class Importer:
 def read_json(path: Path, problems: Problems, expected: type[dict[str, Any]] | type[list[Any]]) -> Any:
     """An annotation file, or None with the problem noted."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = load_json(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         problems.add(path, "does not exist")
         return None

@@ -11,6 +11,7 @@ from spotchange.data.importers import (
     clevr_dc,
     image_editing_request,
     levir_cc,
+    nabirds,
     single_captions,
     spot_the_diff,
 )
@@ -28,6 +29,7 @@ IMPORTERS: dict[str, Importer] = {
         levir_cc.IMPORTER,
         single_captions.IMPORTER,
         class_folders.IMPORTER,
+        nabirds.IMPORTER,
     )
 }
 

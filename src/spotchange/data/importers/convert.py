@@ -10,7 +10,7 @@ from pathlib import Path
 from spotchange.data.folders import new_folder, place_picture, refuse_used_folder
 from spotchange.data.importers.base import Problems, SourcePair
 from spotchange.data.importers.catalog import get_importer
-from spotchange.data.metadata import METADATA, Row, write_rows
+from spotchange.data.metadata import METADATA, WORDLESS, Row, write_rows
 from spotchange.errors import DataError, ImageError
 from spotchange.images import image_size, read_image
 
@@ -77,14 +77,14 @@ def import_dataset(
             f"{source} has {problems.count:,} problems, nothing was imported",
             hint="repair the source, or leave out what is bad with --skip-bad",
         )
-    splits = {split: pairs for split, pairs in splits.items() if pairs}
+    splits = {split: pairs for split, pairs in splits.items() if any(pair.captions for pair in pairs.values())}
     if not splits:
         raise DataError(f"{source} holds no usable pair of {importer.title}", hint=f"expected: {importer.layout}")
     _write(splits, source, out, copy=copy)
     return ImportReport(
         name=importer.name,
         out=str(out),
-        counts={split: len(pairs) for split, pairs in splits.items()},
+        counts={split: sum(bool(pair.captions) for pair in pairs.values()) for split, pairs in splits.items()},
         published=importer.counts,
         problems=problems.count,
         notes=problems.notes,
@@ -124,7 +124,10 @@ def _write(splits: dict[str, dict[str, SourcePair]], source: Path, out: Path, *,
     with new_folder(out) as building:
         for split, pairs in splits.items():
             placed = _Placed(source, building / split, copy=copy)
-            write_rows(building / split / METADATA, (placed.row(pair) for pair in pairs.values()))
+            write_rows(building / split / METADATA, (placed.row(pair) for pair in pairs.values() if pair.captions))
+            wordless = [placed.row(pair) for pair in pairs.values() if not pair.captions]
+            if wordless:
+                write_rows(building / split / WORDLESS, wordless)
 
 
 class _Placed:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from spotchange.data.importers.base import (
     says_no_change,
     sentences,
 )
+from spotchange.files import load_json
 
 _MARKS = {"<START>", "<END>", "<NULL>", "<UNK>", "."}
 
@@ -60,7 +60,7 @@ def _from_tokens(source: Path, tokens: Path, problems: Problems) -> Iterator[Sou
         for name in names:
             path = tokens / (Path(name).stem + ".txt")
             try:
-                lists = json.loads(path.read_text(encoding="utf-8"))
+                lists = load_json(path.read_text(encoding="utf-8"))
                 said = tuple(" ".join(word for word in words if word not in _MARKS) for words in lists)
             except FileNotFoundError:
                 problems.add(path, "does not exist")

@@ -5,9 +5,10 @@ and adjectives for others of their kind, *confuse* exchanges subjects (animal1 a
 relation; old and new) or turns a position or an event into its opposite. Nothing leaves here that may be true of the
 pair, see `falsehood`.
 
-Where the set has pairs without a change, one of the retrieved denies that anything changed. Otherwise such a sentence
-would be true wherever it stands, and half of the task would be solved without a look at the pictures. For the same
-reason it comes in the words, and the negatives of such a pair are the changes, that are true of other pairs.
+With `denials`, an option of ours, where the set has pairs without a change, one of the retrieved denies that anything
+changed. Otherwise such a sentence is true wherever it stands, and half of the task is solved without a look at the
+pictures. For the same reason it comes in the words, and the negatives of such a pair are the changes, that are true of
+other pairs.
 """
 
 from __future__ import annotations
@@ -48,17 +49,22 @@ _SYMMETRIC = re.compile(r"\b(?:both|same|similar|alike|identical|each)\b")
 class NegativeWriter:
     """Writes false sentences for true ones of a caption set."""
 
-    def __init__(self, captions: Sequence[str], *, counts: tuple[int, int, int] = (2, 2, 2)) -> None:
+    def __init__(
+        self, captions: Sequence[str], *, counts: tuple[int, int, int] = (2, 2, 2), denials: bool = False
+    ) -> None:
         """Learn the set's words and captions.
 
         Args:
             captions: All captions of the training set.
             counts: How many to retrieve, to replace and to confuse; what one kind lacks the others fill up.
+            denials: Treat pairs without a change as the module says.
         """
-        self.counts = counts
+        self.counts, self.denials = counts, denials
         self._similar = SimilarCaptions(captions)
         self._kinds = WordKinds(self._similar.captions)
-        self._denials = [each for each in captions if says_no_change(each)]  # as often as they are true elsewhere
+        self._denials = [
+            each for each in captions if denials and says_no_change(each)
+        ]  # as often as they are true elsewhere
         self._changes = [each for each in self._similar.captions if not says_no_change(each)]
 
     def write(
@@ -108,8 +114,17 @@ class NegativeWriter:
         return result
 
     def _of_no_change(self, caption: str, chance: random.Random) -> list[str]:
-        """Any sentences of pairs that did change: the same few each time would be known to be false by themselves."""
-        found = chance.sample(self._changes, min(sum(self.counts), len(self._changes)))
+        """Sentences of pairs that did change: such a sentence has no nouns to replace, and nothing to confuse.
+
+        With denials any of them, since the same few each time would be known to be false by themselves; else the most
+        similar.
+        """
+        wanted = min(sum(self.counts), len(self._changes))
+        if self.denials:
+            found = chance.sample(self._changes, wanted)
+        else:
+            near = (each for each in self._similar.ranked(caption) if not says_no_change(each))
+            found = list(islice(near, wanted))
         self._check_enough(found, caption)
         return found
 

@@ -23,12 +23,13 @@ _UNSAID = -1
 class SceneNegatives:
     """False sentences for the pairs of a batch of the stream, in the words of `scenes.vocabulary`."""
 
-    def __init__(self, captions: Tensor, *, counts: tuple[int, int, int]) -> None:
+    def __init__(self, captions: Tensor, *, counts: tuple[int, int, int], denials: bool = False) -> None:
         """Learn what there is to retrieve.
 
         Args:
             captions: (captions, words) of other scenes, begin and end tokens included, padded.
             counts: How many to retrieve, to replace and to confuse; what one kind lacks the others fill up.
+            denials: As in `data.negatives`.
         """
         self._counts = counts
         self._captions: Tensor
@@ -39,7 +40,7 @@ class SceneNegatives:
         if int((kinds.sum() - kinds).min()) < sum(counts):
             raise DataError(f"{len(self._captions)} captions are too few to find {sum(counts)} false ones for each")
         self._denials = torch.where(self._claims[:, 0] == 0, often, 0).float()
-        self._deny = bool(self._denials.any())
+        self._deny = denials and bool(self._denials.any())
         present = self._counted(self._captions)
         rarity = torch.log((1 + len(present)) / (1 + (present > 0).sum(0))) + 1.0
         self._rarity = rarity
@@ -66,9 +67,10 @@ class SceneNegatives:
     def _retrieved(self, ids: Tensor, truth: Tensor, taken: Tensor) -> Tensor:
         """The most similar false captions by TF-IDF, none of those whose keys are `taken`."""
         similarity = (self._counted(ids) * self._rarity) @ self._vectors.T  # (pairs, captions)
-        # Nothing is like "nothing changed": any change will do, another one each time.
-        similarity = torch.where(truth[:, :1] == 0, torch.rand_like(similarity), similarity)
-        if self._deny:  # the first for a change denies it, in words that are as often true
+        if self._deny:
+            # Nothing is like "nothing changed": any change will do, another one each time.
+            similarity = torch.where(truth[:, :1] == 0, torch.rand_like(similarity), similarity)
+            # The first for a change denies it, in words that are as often true.
             denial = torch.multinomial(self._denials, len(ids), replacement=True)
             similarity.scatter_(1, denial[:, None], torch.inf)
         false = contradicts(self._claims[None], truth[:, None])

@@ -8,6 +8,8 @@ pass, are left out.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -15,6 +17,16 @@ from torch.nn import functional as F
 from spotchange.models.baselines.cells import CellConv, pooled, pooled_grid, with_coordinates
 from spotchange.models.baselines.recurrent import RecurrentSteps, State, Words, lstm_cell
 from spotchange.models.baselines.skeleton import Reading, Seen, System
+
+
+class UpDownFeed(NamedTuple):
+    """One batch of pairs in front of the speaker."""
+
+    fixed: Tensor  # (rows, 4 hidden): LSTM-1's gates of the means
+    keys: Tensor  # (rows, regions, hidden)
+    seen: Tensor  # (rows, regions, 4 hidden): LSTM-2's gates of each region, its biases included
+    recurrent: Tensor  # (2 hidden, 4 hidden)
+    own: Tensor  # (2 hidden, 4 hidden)
 
 
 class UpDownSpeaker(nn.Module):
@@ -31,40 +43,34 @@ class UpDownSpeaker(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.logit = nn.Linear(hidden, vocabulary)
 
-    def prepare(self, regions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Fixed gates of LSTM-1 (rows, 4 hidden), keys, and the regions as LSTM-2's gates see them."""
-        means = regions.mean(dim=1)
-        weight = self.first.weight_ih[:, self.hidden : self.hidden + regions.shape[2]]
-        fixed = F.linear(means, weight, self.first.bias_ih + self.first.bias_hh)
-        return fixed, self.key(regions), F.linear(regions, self.second.weight_ih[:, : regions.shape[2]])
+    def prepare(self, regions: Tensor) -> UpDownFeed:
+        """All that does not change from word to word, multiplied and sliced once."""
+        first, second, width = self.first, self.second, regions.shape[2]
+        means = F.linear(regions.mean(dim=1), first.weight_ih[:, self.hidden : self.hidden + width])
+        return UpDownFeed(
+            fixed=means + first.bias_ih + first.bias_hh,
+            keys=self.key(regions),
+            seen=F.linear(regions, second.weight_ih[:, :width], second.bias_ih + second.bias_hh),
+            recurrent=torch.cat([first.weight_hh, first.weight_ih[:, : self.hidden]], dim=1).T,
+            own=torch.cat([second.weight_hh, second.weight_ih[:, width:]], dim=1).T,
+        )
 
     def word_gates(self, ids: Tensor) -> Tensor:
         words = self.embed(ids)
         return F.linear(words, self.first.weight_ih[:, -words.shape[-1] :])
 
-    def step(self, gates: Tensor, given: tuple[Tensor, Tensor, Tensor], state: State) -> State:
+    def step(self, gates: Tensor, feed: UpDownFeed, state: State) -> State:
         hidden_1, cell_1, hidden_2, cell_2 = state
-        fixed, keys, seen = given
-        recurrent = torch.cat([self.first.weight_hh, self.first.weight_ih[:, : self.hidden]], dim=1)
-        first = torch.addmm(fixed + gates, torch.cat([hidden_1, hidden_2], dim=1), recurrent.T)
+        first = torch.addmm(feed.fixed + gates, torch.cat([hidden_1, hidden_2], dim=1), feed.recurrent)
         hidden_1, cell_1 = lstm_cell(first, cell_1)
-        weights = self.score(torch.tanh(keys + self.query(hidden_1)[:, None]))[..., 0].softmax(dim=-1)
-        attended = (weights[:, None] @ seen)[:, 0]
-        own = torch.cat(
-            [self.second.weight_hh, self.second.weight_ih[:, seen_width(self.second, self.hidden) :]], dim=1
-        )
-        biases = self.second.bias_ih + self.second.bias_hh
-        second = torch.addmm(attended + biases, torch.cat([hidden_2, hidden_1], dim=1), own.T)
+        weights = self.score(torch.tanh(feed.keys + self.query(hidden_1)[:, None]))[..., 0].softmax(dim=-1)
+        attended = (weights[:, None] @ feed.seen)[:, 0]
+        second = torch.addmm(attended, torch.cat([hidden_2, hidden_1], dim=1), feed.own)
         hidden_2, cell_2 = lstm_cell(second, cell_2)
         return hidden_1, cell_1, hidden_2, cell_2
 
     def start(self, regions: Tensor) -> State:
         return tuple(regions.new_zeros(len(regions), self.hidden) for _ in range(4))
-
-
-def seen_width(cell: nn.LSTMCell, hidden: int) -> int:
-    """How many of a cell's inputs come before its last `hidden` ones."""
-    return cell.input_size - hidden
 
 
 class Ifdc(System):

@@ -13,11 +13,9 @@ State = tuple[Tensor, ...]
 
 def lstm_cell(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
     """Hidden and cell state from summed gates (rows, 4 width) in torch's order: input, forget, new, output."""
-    width = cell.shape[1]
-    inner = torch.sigmoid(gates)
-    new = torch.tanh(gates[:, 2 * width : 3 * width])
-    cell = torch.addcmul(inner[:, width : 2 * width] * cell, inner[:, :width], new)
-    return inner[:, 3 * width :] * torch.tanh(cell), cell
+    into, forget, new, out = gates.chunk(4, dim=1)  # one split: slices would each fill a whole gradient with zeros
+    cell = torch.addcmul(torch.sigmoid(forget) * cell, torch.sigmoid(into), torch.tanh(new))
+    return torch.sigmoid(out) * torch.tanh(cell), cell
 
 
 class RecurrentSteps:

@@ -75,11 +75,11 @@ class KindSpeaker(DynamicSpeaker):
         self.kind_gate = KindGate(hidden, memory, dropout=dropout)
 
     def forward(self, memory: Tensor, ids: Tensor, tags: Tensor | None = None) -> dict[str, Tensor]:
-        feed = self.core.prepare(memory)
+        feed, view = self.core.prepare(memory), self._view_weight(memory)
         state = self.core.start(len(ids), memory)
         hidden, weights, kinds = [], [], []
         for gates in feed.word_gates(self.embed(ids)).unbind(dim=1):
-            weight, kind, state = self._step(feed, memory, gates, state)
+            weight, kind, state = self._step(feed, view, memory, gates, state)
             hidden.append(state[2])
             weights.append(weight)
             kinds.append(kind)
@@ -90,9 +90,14 @@ class KindSpeaker(DynamicSpeaker):
             "kinds": torch.stack(kinds, dim=1),
         }
 
-    def _step(self, feed: DynamicFeed, memory: Tensor, gates: Tensor, state: State) -> tuple[Tensor, Tensor, State]:
+    def _view_weight(self, memory: Tensor) -> Tensor:
+        """The second LSTM's weight of what is seen; sliced once, not for every word."""
+        return self.core.lang_lstm.weight_ih[:, self.core.word : self.core.word + memory.shape[2]]
+
+    def _step(
+        self, feed: DynamicFeed, view_weight: Tensor, memory: Tensor, gates: Tensor, state: State
+    ) -> tuple[Tensor, Tensor, State]:
         found: list[Tensor] = []
-        view_weight = self.core.lang_lstm.weight_ih[:, self.core.word : self.core.word + memory.shape[2]]
 
         def gate(weights: Tensor, before: Tensor) -> Tensor:
             view, kinds = self.kind_gate(before, (weights[:, None] @ memory)[:, 0])
@@ -103,10 +108,10 @@ class KindSpeaker(DynamicSpeaker):
         return weight, found[0], state
 
     def steps(self, memory: Tensor, tags: Tensor | None = None) -> RecurrentSteps:
-        feed = self.core.prepare(memory)
+        feed, view = self.core.prepare(memory), self._view_weight(memory)
 
         def advance(ids: Tensor, state: State) -> tuple[Tensor, State]:
-            _, _, state = self._step(feed, memory, feed.word_gates(self.embed(ids)), state)
+            _, _, state = self._step(feed, view, memory, feed.word_gates(self.embed(ids)), state)
             return self.logit(state[2]), state
 
         return RecurrentSteps(advance, self.core.start(len(memory), memory))

@@ -27,7 +27,8 @@ def _table(length: int, width: int, device: torch.device) -> Tensor:
 
 def sinusoid(first: int, words: int, width: int, like: Tensor) -> Tensor:
     """(words, width) of the usual sines and cosines, from place `first` on."""
-    return _table(first + words, width, like.device)[first:]
+    length = -(-(first + words) // 64) * 64  # few tables, whatever the lengths
+    return _table(length, width, like.device)[first : first + words]
 
 
 class LayerReading(NamedTuple):

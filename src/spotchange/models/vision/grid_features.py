@@ -1,10 +1,11 @@
-"""What IDC-PCL sees with: a grid network on each picture, or the pair encoder of CLIP4IDC."""
+"""What IDC-PCL sees with: a grid network on each picture, features of one, or the pair encoder of CLIP4IDC."""
 
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from spotchange.errors import ModelError
 from spotchange.models.vision.pair_encoder import PairEncoder
 from spotchange.models.vision.resnet import GridNetwork
 
@@ -14,8 +15,24 @@ class GridFeatures(GridNetwork):
 
     def forward(self, before: Tensor, after: Tensor) -> Tensor:
         """Both pictures of every pair to (pairs, 2, cells, channels)."""
-        first, second = self.of_pictures(torch.cat([before, after])).chunk(2)
-        return torch.stack([first, second], dim=1)
+        return self.of_pictures(torch.cat([before, after])).unflatten(0, (2, len(before))).transpose(0, 1)
+
+
+class FeaturesOnly(nn.Module):
+    """No eyes: an imported model reads grid features that some network made elsewhere."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.channels = channels
+
+    def forward(self, before: Tensor, after: Tensor) -> Tensor:
+        """Features of both pictures (pairs, cells, channels) to (pairs, 2, cells, channels)."""
+        if before.ndim != 3:
+            raise ModelError(
+                "this model has no network of its own and reads grid features, not pictures",
+                hint="import it again with --resnet FOLDER, the network its features came from",
+            )
+        return torch.stack([before, after], dim=1)
 
 
 class PairFeatures(PairEncoder):

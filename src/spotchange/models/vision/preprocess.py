@@ -14,6 +14,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from spotchange.errors import ModelError
+from spotchange.images import shrunk
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -23,6 +24,7 @@ CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 RESIZE_POLICIES = ("squash", "crop")
+LONGEST_SIDE = 8192
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +43,10 @@ class Preprocessor:
     def __post_init__(self) -> None:
         if self.resize not in RESIZE_POLICIES:
             raise ModelError(f"unknown resize policy '{self.resize}': choose one of {', '.join(RESIZE_POLICIES)}")
+        if not all(1 <= side <= LONGEST_SIDE for side in self.image_size):
+            raise ModelError(f"a model's pictures of {self.image_size[0]}x{self.image_size[1]} pixels make no sense")
+        if not len(self.mean) == len(self.std) == 3 or not all(each > 0 for each in self.std):
+            raise ModelError("a model's pictures need a mean and a positive deviation for each of three channels")
 
     def arrays(self, images: Sequence[Image.Image]) -> npt.NDArray[np.float32]:
         """Images of any sizes to float (N, 3, *image_size)."""
@@ -48,7 +54,8 @@ class Preprocessor:
         height, width = self.image_size
         batch = np.empty((len(images), 3, height, width), np.float32)
         for place, image in enumerate(images):
-            pixels = _resized_planes(image if image.mode == "RGB" else image.convert("RGB"), self)
+            nearer = shrunk(image if image.mode == "RGB" else image.convert("RGB"), width, height)
+            pixels = _resized_planes(nearer, self)
             np.multiply(pixels - mean, scale, out=batch[place])
         return batch
 
@@ -107,7 +114,7 @@ class Preprocessor:
                 std=std,
                 resize="crop" if crop else "squash",
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, ZeroDivisionError, OverflowError) as error:
             raise ModelError(f"preprocessor_config.json lacks or garbles {error}") from error
 
 

@@ -45,12 +45,12 @@ def _read_safetensors(path: Path) -> dict[str, Tensor]:
 
 def _is_script(path: Path) -> bool:
     """TorchScript archives (OpenAI's downloads) hold code beside the tensors."""
-    if not zipfile.is_zipfile(path):
-        return False
     try:
+        if not zipfile.is_zipfile(path):
+            return False
         with zipfile.ZipFile(path) as archive:
             return any(name.endswith("constants.pkl") for name in archive.namelist())
-    except (zipfile.BadZipFile, ValueError, NotImplementedError):
+    except (zipfile.BadZipFile, ValueError, NotImplementedError, OSError):
         return False  # torch says what is wrong with it
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from spotchange.config.model import ModelSettings
 from spotchange.errors import ModelError
+from spotchange.files import load_json
 from spotchange.models.vision.preprocess import Preprocessor
 
 if TYPE_CHECKING:
@@ -78,8 +78,13 @@ def read_settings(folder: Path) -> ModelSettings:
 def weight_files(folder: Path) -> dict[str, str | None]:
     """The files that hold the weights, and their checksums where the index has them."""
     index = read_json(folder, INDEX) if (folder / INDEX).exists() else {}
-    checksums = index.get("metadata", {}).get("sha256", {})
-    names = sorted(set(index.get("weight_map", {}).values())) or ["model.safetensors"]
+    try:
+        checksums = dict(index.get("metadata", {}).get("sha256", {}))
+        names = sorted(set(index.get("weight_map", {}).values())) or ["model.safetensors"]
+        if any(Path(name).name != name or not name.endswith(".safetensors") for name in names):
+            raise ValueError("it names files outside the folder")
+    except (AttributeError, TypeError, ValueError) as error:
+        raise ModelError(f"{folder / INDEX} is not an index of weights ({error})") from error
     return {name: checksums.get(name) for name in names}
 
 
@@ -94,7 +99,7 @@ def needed(folder: Path, name: str) -> Path:
 def read_json(folder: Path, name: str) -> dict[str, Any]:
     """A JSON object of the folder."""
     try:
-        values = json.loads(needed(folder, name).read_text(encoding="utf-8"))
+        values = load_json(needed(folder, name).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ModelError(f"{folder / name} is not valid JSON: {error}") from error
     if not isinstance(values, dict):

@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 
 MODEL_FILES = (
     "config.json", "preprocessor_config.json", "tokenizer.json", INDEX, "model*.safetensors",
-    "recipe.yaml", "README.md", "calibration.json", "familiarity.safetensors",
-    "encoder.onnx", "decoder_step.onnx", "onnx.json",
+    "recipe.yaml", "README.md", "calibration.json", "familiarity.safetensors", "reliability.svg",
+    "encoder.onnx", "decoder_step.onnx", "onnx.json", "training_heads.safetensors",
 )  # fmt: skip
 _STORED = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
@@ -135,6 +135,7 @@ def config_of(settings: ModelSettings) -> dict[str, Any]:
 
 def write_weights(folder: Path, state: dict[str, Tensor], *, stored: torch.dtype, max_shard_bytes: int) -> None:
     """Weights as one or more safetensors files, and an index with checksums."""
+    from safetensors import SafetensorError
     from safetensors.torch import save_file
 
     shards: list[dict[str, Tensor]] = [{}]
@@ -153,7 +154,10 @@ def write_weights(folder: Path, state: dict[str, Tensor], *, stored: torch.dtype
         single = len(shards) == 1
         file = "model.safetensors" if single else f"model-{number:05d}-of-{len(shards):05d}.safetensors"
         with atomic_path(folder / file) as temporary:  # also gives it the permissions of a plain file
-            save_file(shard, str(temporary), metadata={"format": "pt"})
+            try:
+                save_file(shard, str(temporary), metadata={"format": "pt"})
+            except SafetensorError as error:  # of a full disk
+                raise InputError(f"cannot write {folder / file}: {error}") from error
         checksums[file] = sha256(folder / file)
         files |= dict.fromkeys(shard, file)
     index = {"metadata": {"total_size": total, "sha256": checksums}, "weight_map": files}

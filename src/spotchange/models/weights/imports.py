@@ -1,11 +1,11 @@
-"""Weights in: CLIP from the hub, from a folder or a file, and the published CLIP4IDC checkpoints.
+"""Weights in: CLIP from the hub, from a folder or a file, and the published CLIP4IDC and IDC-PCL checkpoints.
 
-Every source becomes tensors in OpenAI's layout first; then one path checks, renames and saves them.
+IDC-PCL's have a module of their own. Every other source becomes tensors in OpenAI's layout first; then one path
+checks, renames and saves them.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from dataclasses import dataclass, field
@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from spotchange.config.model import ModelSettings
 from spotchange.errors import InputError, ModelError
+from spotchange.files import load_json
 from spotchange.models.build import build_model, vocabulary_of
 from spotchange.models.vision.preprocess import Preprocessor
 from spotchange.models.weights.checkpoint_files import read_checkpoint
@@ -31,6 +32,8 @@ from spotchange.models.weights.clip_layout import (
 from spotchange.models.weights.clip_tokenizer import clip_tokenizer, make_readable
 from spotchange.models.weights.expected_layout import captioner_shapes, check_shapes, clip_shapes, pair_shapes
 from spotchange.models.weights.folder import LoadedModel, save_model
+from spotchange.models.weights.pcl_import import import_pcl
+from spotchange.models.weights.pcl_layout import is_published_pcl
 from spotchange.models.weights.transfer import refit, take_weights
 
 if TYPE_CHECKING:
@@ -59,8 +62,10 @@ def import_model(
     n_inter: int | None = None,
     image_size: tuple[int, int] | None = None,
     resize: str = "squash",
+    words: Path | None = None,
+    resnet: str | None = None,
 ) -> LoadedModel:
-    """Read CLIP or CLIP4IDC weights as a model; what the source has no weights for starts random, seeded.
+    """Read CLIP, CLIP4IDC or IDC-PCL weights as a model; what the source has no weights for starts random, seeded.
 
     Args:
         source: a checkpoint file, a folder in transformers' format, or a name on the Hugging Face hub.
@@ -69,8 +74,16 @@ def import_model(
         image_size: height and width to use the model with; its position embeddings are stretched.
         resize: "squash" shows the model the whole picture; "crop" is CLIP's own way, which cuts off the sides
             of wide pictures, where changes happen too.
+        words: For IDC-PCL: its dictionary.
+        resnet: For IDC-PCL: the network that its features come from.
     """
-    found = _find(source)
+    path = Path(source)
+    state = read_checkpoint(path) if path.is_file() else None
+    if state is not None and is_published_pcl(state):
+        return import_pcl(state, source=str(source), words=words, resnet=resnet)
+    if words is not None or resnet is not None:
+        raise InputError(f"{source} is not an IDC-PCL checkpoint: --words and --resnet belong to those")
+    found = _from_file(path, state) if state is not None else _find(source)
     settings = _settings(found, activation or found.activation or "gelu", n_inter)
     _check(found, settings)
     if activation is None and found.activation is None:
@@ -112,6 +125,9 @@ def save_imported(imported: LoadedModel, out: str | os.PathLike[str]) -> None:
 
 def _card(imported: LoadedModel) -> str:
     vision = imported.settings.vision
+    if imported.settings.architecture == "idc-pcl":
+        eyes = "grid features made elsewhere" if vision.backbone == "features" else "pictures through a frozen ResNet"
+        return f"# {imported.name}\n\nIDC-PCL, imported by spotchange from `{imported.name}`. It reads {eyes}.\n"
     ability = "Captions image pairs." if imported.settings.captioner else "Ranks captions; has no captioner yet."
     return (
         f"# {imported.name}\n\n{ability}\n\nImported by spotchange from `{imported.name}`: {vision.intra} blocks see "
@@ -124,8 +140,8 @@ def _find(source: str | os.PathLike[str]) -> _Source:
     path = Path(source)
     if path.is_dir():
         return _from_folder(path, name=str(source))
-    if path.exists() or path.suffix in _WEIGHT_FILES or not _HUB_NAME.fullmatch(str(source)):
-        return _from_file(path)
+    if path.suffix in _WEIGHT_FILES or not _HUB_NAME.fullmatch(str(source)):
+        return _from_file(path, read_checkpoint(path))
     return _from_folder(_download(str(source)), name=str(source))
 
 
@@ -146,7 +162,8 @@ def _from_folder(folder: Path, *, name: str) -> _Source:
     """A folder of transformers' CLIPModel, or one that open_clip wrote."""
     if not (folder / "config.json").is_file() and (folder / "open_clip_config.json").is_file():
         weights = sorted(path for path in folder.glob("open_clip*") if path.suffix in _WEIGHT_FILES)
-        return _from_file(weights[-1] if weights else folder / "open_clip_model.safetensors")
+        file = weights[-1] if weights else folder / "open_clip_model.safetensors"
+        return _from_file(file, read_checkpoint(file))
     config = _read_json(folder / "config.json")
     if config.get("model_type") != "clip":
         raise ModelError(f"{name} is not a CLIP model: its config.json says model_type {config.get('model_type')!r}")
@@ -165,9 +182,8 @@ def _from_folder(folder: Path, *, name: str) -> _Source:
     )
 
 
-def _from_file(path: Path) -> _Source:
+def _from_file(path: Path, state: dict[str, Tensor]) -> _Source:
     """OpenAI's, open_clip's or CLIP4IDC's."""
-    state = read_checkpoint(path)
     if any(name.startswith("clip.") for name in state):
         clip = {name.removeprefix("clip."): value for name, value in state.items() if name.startswith("clip.")}
         captioner = {
@@ -237,7 +253,7 @@ def _read_tokenizer(path: Path) -> Tokenizer:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = load_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ModelError(f"cannot read {path}: {error}") from error
     if not isinstance(values, dict):

@@ -16,6 +16,7 @@ from spotchange.models.weights.folder import read_weights
 
 _INTRA, _INTER = "encoder.backbone.blocks.", "encoder.inter."
 _POSITIONS = ("encoder.backbone.positions", "encoder.joint_positions")
+_OF_WORDS = ("words.words.weight", "words.positions", "captioner.predict.weight", "captioner.predict.bias")
 _TEXT_TRANSFORMER, _LANGUAGE = "text_encoder.transformer.", "captioner.language."
 
 
@@ -40,7 +41,7 @@ def take_weights(model: nn.Module, state: dict[str, Tensor], *, source: str) -> 
     wanted = model.state_dict()
     fits = {name: value for name, value in state.items() if name in wanted and value.shape == wanted[name].shape}
     wrong = [name for name in state if name in wanted and name not in fits]
-    wrong_words = {name for name in wrong if name.startswith("words.") or name == "captioner.predict.bias"}
+    wrong_words = {name for name in wrong if name in _OF_WORDS}
     wrong = [name for name in wrong if name not in wrong_words]
     if wrong:
         listed = "; ".join(f"{name} has shape {list(state[name].shape)} instead of {list(wanted[name].shape)}"

@@ -52,7 +52,7 @@ class Answering:
         if pair.problem is not None:
             raise pair.problem
         async with self._decoder.pixels(pair.pixels):
-            pictures = await self._decoder.decode(pair.before, pair.after)
+            pictures = await self._decoder.decode(pair.before, pair.after, pixels=pair.pixels)
             found = await asyncio.wrap_future(self._batcher.submit(pictures, options))
             return await asyncio.to_thread(_told, found) if heatmap else found.result.to_dict()
 

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from spotchange.answering import Answerer, CaptionOptions
 from spotchange.results import Box
 from spotchange.serving.api.answers import Answering
-from spotchange.serving.api.problems import MEDIA_TYPE, no_place
+from spotchange.serving.api.problems import MEDIA_TYPE, Problem, no_place
 from spotchange.serving.api.schemas import CaptionOut, ModelOut, ModelsOut, ProblemOut, StateOut, request_body
 from spotchange.serving.engine.meter import Meter
 from spotchange.serving.engine.queue import Batcher
@@ -38,6 +38,18 @@ def caption_options(
     return CaptionOptions(threshold=threshold, ignore=tuple(boxes))
 
 
+def known_parameters(*names: str) -> Any:
+    """A dependency that refuses every other query parameter: a misspelt one must not be ignored in silence."""
+
+    async def check(request: Request) -> None:
+        unknown = sorted(set(request.query_params) - set(names))
+        if unknown:
+            known = f"known: {', '.join(names)}" if names else "there are none here"
+            raise Problem(422, "invalid-request", f"unknown parameter {unknown[0][:80]!r}; {known}")
+
+    return Depends(check)
+
+
 Options = Annotated[CaptionOptions, Depends(caption_options)]
 
 
@@ -52,7 +64,9 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 def caption_router(answering: Answering) -> APIRouter:
     """The routes that look at pictures."""
-    router = APIRouter(prefix="/v1", responses=problems(400, 401, 408, 413, 415, 421, 422, 500, 503))
+    checked = [known_parameters("threshold", "ignore", "heatmap")]
+    responses = problems(400, 401, 403, 408, 413, 415, 421, 422, 429, 500, 503)
+    router = APIRouter(prefix="/v1", responses=responses, dependencies=checked)
 
     @router.post(
         "/caption",
@@ -85,7 +99,7 @@ def caption_router(answering: Answering) -> APIRouter:
 
 def models_router(answerer: Answerer) -> APIRouter:
     """What answers here."""
-    router = APIRouter(prefix="/v1", responses=problems(401, 421))
+    router = APIRouter(prefix="/v1", responses=problems(401, 421, 422, 429), dependencies=[known_parameters()])
 
     @router.get("/models")
     async def models() -> ModelsOut:
@@ -105,7 +119,7 @@ def models_router(answerer: Answerer) -> APIRouter:
 
 def health_router(batcher: Batcher, meter: Meter) -> APIRouter:
     """Routes for probes and monitoring."""
-    router = APIRouter(responses=problems(421))
+    router = APIRouter(responses=problems(421, 422), dependencies=[known_parameters()])
 
     @router.get("/healthz")
     async def healthz() -> StateOut:
@@ -122,7 +136,7 @@ def health_router(batcher: Batcher, meter: Meter) -> APIRouter:
     @router.get(
         "/metrics",
         response_class=Response,
-        responses=problems(401) | {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+        responses=problems(401, 429) | {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
     )
     async def metrics() -> Response:
         """Prometheus metrics."""

@@ -10,12 +10,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 
 from spotchange.answering import ImagePair, LazyImage
-from spotchange.errors import ImageError
+from spotchange.errors import ImageError, ImageSizeError
 from spotchange.images import image_size
 from spotchange.serving.api.problems import Problem
+from spotchange.serving.engine.queue import LARGE_PAIR
 from spotchange.serving.settings import ServerSettings
 
-ANY_SIZE = 2**63  # headers may say what they like; our own limit is checked right after
+MOST_KEPT_FOR_SMALL = 40_000_000  # pixels
 SNIFFED = 1024  # bytes in which readers of other formats look for their mark
 _LATE_STARTERS = (b"%PDF-", b"<script", b"<html", b"<!doctype", b"<svg", b"<?php", b"<iframe")
 _ZIP_END, _ZIP_END_SIZE = b"PK\x05\x06", 22
@@ -37,14 +38,13 @@ def check_picture(content: bytes, side: str, settings: ServerSettings) -> int:
     if len(content) > settings.max_picture_bytes:
         raise _too_many_bytes(side, settings)
     try:
-        width, height = image_size(content, max_pixels=ANY_SIZE)
+        width, height = image_size(content, max_pixels=settings.max_pixels)
+    except ImageSizeError as error:
+        raise Problem(413, "too-many-pixels", f"{side}: {error.message}") from None
     except ImageError as error:
         # What is no picture at all is the wrong type; what is damaged is content that cannot be processed.
         status, name = (422, "unreadable-picture") if "damaged" in error.message else (415, "not-a-picture")
         raise Problem(status, name, f"{side}: {error.message}") from None
-    if width * height > settings.max_pixels:
-        limit = f"{settings.max_pixels:,}"
-        raise Problem(413, "too-many-pixels", f"{side}: {width}x{height} pixels are more than the limit of {limit}")
     if is_polyglot(content):
         raise Problem(422, "polyglot", f"{side}: this file is a picture and something else at once")
     return width * height
@@ -94,19 +94,25 @@ def _end_of_picture(content: bytes) -> int:
 
 
 class Decoder:
-    """Decodes pairs in a few threads, with a bound on the pixels that are in memory at a time."""
+    """Decodes pairs in a few threads, with a bound on the pixels that are in memory at a time.
+
+    Large pairs have a thread of their own and may not take all of the memory, so that small ones never wait for them.
+    """
 
     def __init__(self, settings: ServerSettings, *, threads: int = 2) -> None:
         self._settings = settings
         self._threads = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="decoding")
+        self._large = ThreadPoolExecutor(max_workers=1, thread_name_prefix="decoding-large")
         self._pixels_left = settings.max_decoded_pixels
+        self._kept_for_small = settings.max_decoded_pixels - 2 * settings.max_pixels
         self._freed = asyncio.Condition()
 
     @asynccontextmanager
     async def pixels(self, count: int) -> AsyncIterator[None]:
         """Hold memory for so many pixels; waits until others have given theirs back."""
+        needed = count + min(self._kept_for_small, MOST_KEPT_FOR_SMALL) if count > LARGE_PAIR else count
         async with self._freed:
-            await self._freed.wait_for(lambda: self._pixels_left >= count)
+            await self._freed.wait_for(lambda: self._pixels_left >= needed)
             self._pixels_left -= count
         try:
             yield
@@ -115,19 +121,23 @@ class Decoder:
             async with self._freed:
                 self._freed.notify_all()
 
-    async def decode(self, before: bytes, after: bytes) -> ImagePair:
-        """Both pictures; a damaged one is a problem that says which side it is."""
+    async def decode(self, before: bytes, after: bytes, *, pixels: int = 0) -> ImagePair:
+        """Both pictures, of so many pixels; a damaged one is a problem that says which side it is."""
+        threads = self._large if pixels > LARGE_PAIR else self._threads
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, read_checked_pair, before, after, self._settings)
+        return await loop.run_in_executor(threads, read_checked_pair, before, after, self._settings)
 
     def close(self) -> None:
         """Let the threads end."""
-        self._threads.shutdown(wait=True, cancel_futures=True)
+        for threads in (self._threads, self._large):
+            threads.shutdown(wait=True, cancel_futures=True)
 
 
 def read_checked_pair(before: bytes, after: bytes, settings: ServerSettings) -> ImagePair:
-    """Decode two pictures that passed `check_picture`."""
-    return ImagePair(_read(before, "before", settings), _read(after, "after", settings))
+    """Decode two pictures that passed `check_picture`, and compare them: not the work of the model's thread."""
+    pair = ImagePair(_read(before, "before", settings), _read(after, "after", settings))
+    _ = pair.identical
+    return pair
 
 
 def _read(content: bytes, side: str, settings: ServerSettings) -> LazyImage:

@@ -18,6 +18,8 @@ from typing import Protocol
 
 from spotchange.answering import Answer, Answerer, CaptionOptions, ImagePair
 
+LARGE_PAIR = 20_000_000  # pixels of both pictures; two of 3840 x 2160 are smaller
+LARGE_PAIR_WAITS = 2.0  # seconds for small ones, at most
 log = logging.getLogger(__name__)
 
 
@@ -37,6 +39,12 @@ class _Job:
     pair: ImagePair
     options: CaptionOptions
     future: Future[Answer] = field(default_factory=Future)
+    since: float = field(default_factory=time.monotonic)
+
+    @property
+    def large(self) -> bool:
+        """Whether the pictures take longer than the model."""
+        return sum(width * height for width, height in (self.pair.before.size, self.pair.after.size)) > LARGE_PAIR
 
 
 class Batcher:
@@ -87,7 +95,7 @@ class Batcher:
 
     def submit(self, pair: ImagePair, options: CaptionOptions) -> Future[Answer]:
         """The answer to come; cancelling the future takes the pair out of the line."""
-        job = _Job(pair, options)
+        job = _Job(pair.load(), options)
         job.future.add_done_callback(lambda future: self._forget(job) if future.cancelled() else None)
         with self._changed:
             if self._closing:
@@ -124,7 +132,7 @@ class Batcher:
                         job.future.set_exception(error if isinstance(error, Exception) else RuntimeError("stopped"))
 
     def _collect(self) -> list[_Job]:
-        """The next batch: the pair that waited longest and those behind it with the same options."""
+        """The next batch: small pairs before large ones."""
         with self._changed:
             while not self._waiting and not self._closing:
                 self._changed.wait()
@@ -136,12 +144,22 @@ class Batcher:
                 self._changed.wait(remaining)
             if not self._waiting:
                 return []
-            options = self._waiting[0].options
-            taken = [job for job in self._waiting if job.options == options][: self._batch_size]
+            taken = self._next()
             for job in taken:
                 self._waiting.remove(job)
         # From here on a job cannot be cancelled any more; those that were are left out.
         return [job for job in taken if job.future.set_running_or_notify_cancel()]
+
+    def _next(self) -> list[_Job]:
+        """The small pair that waited longest and those behind it; a large one alone, if it has waited or none is small.
+
+        Large pairs are held back rather than first come, first served: a few of them would make everyone wait.
+        """
+        small = [job for job in self._waiting if not job.large]
+        large = next((job for job in self._waiting if job.large), None)
+        if large is not None and (not small or time.monotonic() - large.since > LARGE_PAIR_WAITS):
+            return [large]
+        return [job for job in small if job.options == small[0].options][: self._batch_size]
 
     def _answer(self, jobs: list[_Job]) -> None:
         started = time.perf_counter()

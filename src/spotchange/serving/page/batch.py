@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import shutil
 import tempfile
-import time
 from collections.abc import Callable
 from html import escape
 from pathlib import Path
@@ -28,7 +26,6 @@ HOW = (
 )
 HEADER = ("Pair", "Before", "After", "Verdict", "What changed", "Score")
 DOWNLOADS = "download-"
-KEPT_SECONDS = 600
 REPORT_SIDE = 640  # pixels; a report of 200 pairs stays small enough to mail
 
 
@@ -122,9 +119,5 @@ def _summary(cards: list[PairCard]) -> str:
 
 
 def _fresh_folder() -> Path:
-    """A place for downloads inside the server's temporary folder; old ones go first."""
-    root = Path(tempfile.gettempdir())
-    for old in root.glob(f"{DOWNLOADS}*"):
-        if time.time() - old.stat().st_mtime > KEPT_SECONDS:
-            shutil.rmtree(old, ignore_errors=True)
-    return Path(tempfile.mkdtemp(prefix=DOWNLOADS, dir=root))
+    """A place for downloads inside the server's temporary folder, which is swept."""
+    return Path(tempfile.mkdtemp(prefix=DOWNLOADS))

@@ -14,8 +14,10 @@ from urllib.parse import parse_qs
 from starlette.datastructures import Headers
 
 from spotchange.serving.api.problems import Problem
-from spotchange.serving.guard import App, Receive, Scope, Send, drain
+from spotchange.serving.attempts import Attempts, address_of
+from spotchange.serving.guard import App, Message, Receive, Scope, Send, drain
 
+LOGIN, UPLOAD = r"/login/?", "/gradio_api/upload"
 READ, WRITE = ("GET", "HEAD"), ("POST",)
 # What is shown before anybody has logged in: the page without its content, and what that loads.
 _OPEN = {
@@ -23,7 +25,7 @@ _OPEN = {
     r"/(assets|static|svelte)/.+": READ,
     r"/(favicon\.ico|theme\.css|robots\.txt|manifest\.json)": READ,
     r"/gradio_api/theme\.css": READ,
-    r"/login/?": WRITE,
+    LOGIN: WRITE,
 }
 _NEEDED = {
     r"/config/?": READ,
@@ -39,8 +41,17 @@ _REFUSED_PARAMETERS = ("deep_link",)  # reads a file whose name it is
 class PageDoor:
     """ASGI application around the framework."""
 
-    def __init__(self, app: App, *, framework: Any, key_needed: bool) -> None:
+    def __init__(
+        self,
+        app: App,
+        *,
+        framework: Any,
+        key_needed: bool,
+        attempts: Attempts,
+        has_room: Callable[[int], bool] = lambda upload_bytes: True,
+    ) -> None:
         self._app = app
+        self._attempts, self._has_room = attempts, has_room
         self._logged_in = _login_of(framework) if key_needed else lambda headers: True
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -50,23 +61,45 @@ class PageDoor:
             return
         problem = self._refusal(scope)
         if problem is None:
-            await self._app(scope, receive, send)
+            login = re.fullmatch(LOGIN, scope["path"])
+            await self._app(scope, receive, self._watched(scope, send) if login else send)
         else:
             await drain(receive)
             await problem.response()(scope, receive, send)
+
+    def _watched(self, scope: Scope, send: Send) -> Send:
+        """Counts logins that fail."""
+
+        async def send_and_count(message: Message) -> None:
+            if message["type"] == "http.response.start" and message["status"] >= 400:
+                self._attempts.failed(address_of(scope))
+            await send(message)
+
+        return send_and_count
 
     def _refusal(self, scope: Scope) -> Problem | None:
         path, method = scope["path"], scope["method"]
         asked = parse_qs(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True)
         if any(name in asked for name in _REFUSED_PARAMETERS):
             return Problem(404, "", "there is nothing at this address")
+        if re.fullmatch(LOGIN, path):
+            refusal = self._attempts.refusal(address_of(scope))
+            if refusal is not None:
+                return refusal
         if _listed(_OPEN, path, method):
             return None
         if not _listed(_NEEDED, path, method):
             return Problem(404, "", "there is nothing at this address")
         if not self._logged_in(Headers(scope=scope)):
             return Problem(401, "key-needed", "log in with the API key first")
+        if path == UPLOAD and not self._has_room(_length(scope)):
+            return Problem(503, "no-room", "there is no room for more uploads; try again in some minutes")
         return None
+
+
+def _length(scope: Scope) -> int:
+    length = Headers(scope=scope).get("content-length", "0")
+    return int(length) if length.isascii() and length.isdigit() else 0
 
 
 def _listed(routes: Mapping[str, tuple[str, ...]], path: str, method: str) -> bool:

@@ -8,14 +8,15 @@ import json
 import math
 import statistics
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from spotchange.config.ablation import PREVIOUS, Ablation
 from spotchange.config.base import apply_override
 from spotchange.config.training import Recipe
-from spotchange.files import write_text
+from spotchange.files import load_json, write_text
+from spotchange.training.ablation.paired import PairedTest, paired_test
 from spotchange.training.checkpoints import BEST, LAST, recover
 from spotchange.training.log import read_log
 from spotchange.training.stopping import StopRequest
@@ -39,7 +40,7 @@ class Job:
     def summary(self) -> dict[str, Any] | None:
         """Where the finished run ended; None if it is not finished."""
         path = self.out / SUMMARY
-        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+        return load_json(path.read_text(encoding="utf-8")) if path.is_file() else None
 
 
 @dataclass(kw_only=True)
@@ -48,7 +49,12 @@ class Row:
 
     cell: str
     changes: dict[str, Any]
-    values: dict[str, list[float]] = field(default_factory=dict)
+    by_seed: dict[str, dict[int, float]] = field(default_factory=dict)
+
+    @property
+    def values(self) -> dict[str, list[float]]:
+        """Without the seeds' names."""
+        return {column: list(found.values()) for column, found in self.by_seed.items()}
 
     def mean(self, column: str) -> float | None:
         """Over the seeds."""
@@ -90,17 +96,17 @@ def run_jobs(jobs: list[Job], run_stage: RunStage, *, stop: StopRequest, device:
 
 
 def collect(ablation: Ablation, out: Path) -> list[Row]:
-    """Validation numbers of the best checkpoints, from the logs that the runs left."""
+    """Numbers of the best checkpoints, on the test pairs or on validation, from the logs that the runs left."""
     rows = []
     for cell, settings in ablation.cells.items():
         row = Row(cell=cell, changes=settings.changes)
         for seed in ablation.seeds_of(cell):
             found: dict[str, float] = {}
             for job in _chain(ablation, cell, seed, out):
-                found |= _best_validation(job)
+                found |= _best_numbers(job)
             for column in ablation.columns:
                 if column in found:
-                    row.values.setdefault(column, []).append(found[column])
+                    row.by_seed.setdefault(column, {})[seed] = found[column]
         rows.append(row)
     return rows
 
@@ -118,7 +124,9 @@ def rank_correlation(rows: list[Row], columns: tuple[str, str]) -> float | None:
 
 
 def _chain(ablation: Ablation, cell: str, seed: int, out: Path) -> Iterator[Job]:
-    previous = None if ablation.shared is None else out / SHARED / BEST
+    previous = None if ablation.start is None else Path(ablation.start)
+    if ablation.shared is not None:
+        previous = out / SHARED / BEST
     for stage in ablation.cells[cell].stages:
         folder = out / "cells" / _file_name(cell) / f"seed-{seed}" / stage
         yield _job(ablation, stage, ablation.cells[cell].changes, seed, previous, folder, cell)
@@ -155,13 +163,28 @@ def _job(
     )
 
 
-def _best_validation(job: Job) -> dict[str, float]:
+def _best_numbers(job: Job) -> dict[str, float]:
     summary = job.summary
     if summary is None:
         return {}
-    lines = [line for line in read_log(job.out / "log.jsonl") if line["kind"] == "validation"]
-    chosen = [line for line in lines if line["step"] == summary["best_step"]]
+    lines = read_log(job.out / "log.jsonl")
+    chosen = [line for line in lines if line["kind"] == "test"] or [
+        line for line in lines if line["kind"] == "validation" and line["step"] == summary["best_step"]
+    ]
     return {name: value for name, value in chosen[-1].items() if isinstance(value, float)} if chosen else {}
+
+
+def comparisons(ablation: Ablation, rows: list[Row]) -> dict[tuple[str, str], dict[str, PairedTest]]:
+    """The paired tests that the ablation asks for, by cells and column."""
+    by_cell = {row.cell: row for row in rows}
+    found: dict[tuple[str, str], dict[str, PairedTest]] = {}
+    for first, second in ablation.compare:
+        for column in ablation.columns:
+            sides = [by_cell[cell].by_seed.get(column, {}) for cell in (first, second)]
+            test = paired_test(*sides)
+            if test is not None:
+                found.setdefault((first, second), {})[column] = test
+    return found
 
 
 def _ranks(values: list[float]) -> list[float]:
@@ -181,6 +204,7 @@ def as_json(ablation: Ablation, rows: list[Row]) -> dict[str, Any]:
             "cell": row.cell,
             "changes": row.changes,
             "seeds": {column: row.values.get(column, []) for column in ablation.columns},
+            "by_seed": row.by_seed,
             "mean": {column: row.mean(column) for column in ablation.columns},
             "spread": {column: row.spread(column) for column in ablation.columns},
         }
@@ -188,4 +212,14 @@ def as_json(ablation: Ablation, rows: list[Row]) -> dict[str, Any]:
     ]
     rho = rank_correlation(rows, ablation.correlate) if ablation.correlate else None
     finite = None if rho is None or math.isnan(rho) else rho
-    return {"name": ablation.name, "seeds": ablation.seeds, "cells": cells, "rank_correlation": finite}
+    tests = [
+        {"first": first, "second": second, "columns": {column: asdict(test) for column, test in columns.items()}}
+        for (first, second), columns in comparisons(ablation, rows).items()
+    ]
+    return {
+        "name": ablation.name,
+        "seeds": ablation.seeds,
+        "cells": cells,
+        "comparisons": tests,
+        "rank_correlation": finite,
+    }

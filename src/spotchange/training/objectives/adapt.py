@@ -42,7 +42,8 @@ class AdaptObjective(Objective):
             pairs, texts = pairs[::2], batch[::2]
         words = self.model.embed_text(texts.caption_ids, texts.caption_mask)
         scale = self.model.logit_scale.exp()
-        loss = contrastive_loss(pairs, words, scale, caption_keys(texts))
+        apart = self.settings.equal_captions == "apart"
+        loss = contrastive_loss(pairs, words, scale, caption_keys(texts) if apart else None)
         results = {"loss": loss * (0.5 if self.settings.halve else 1.0), "scale": scale.detach()}
         if self.truth is not None:
             losses = self.truth(self.model, state, batch, mask_known)
@@ -56,8 +57,8 @@ class AdaptObjective(Objective):
         self.model.logit_scale.clamp_(max=math.log(self.settings.max_scale))
 
 
-def contrastive_loss(pairs: Tensor, words: Tensor, scale: Tensor, keys: Tensor) -> Tensor:
-    """Cross-entropy of pair to text plus text to pair; rows with one caption are not each other's negatives.
+def contrastive_loss(pairs: Tensor, words: Tensor, scale: Tensor, keys: Tensor | None = None) -> Tensor:
+    """Cross-entropy of pair to text plus text to pair; rows with equal `keys` are not each other's negatives.
 
     Every process computes the loss of the whole batch from gathered rows. The gradient of gathering
     sums over processes and data-parallel training averages, which together gives the gradient of one
@@ -65,11 +66,12 @@ def contrastive_loss(pairs: Tensor, words: Tensor, scale: Tensor, keys: Tensor) 
     """
     pairs = distributed.gather_with_gradients(pairs.float())
     words = distributed.gather_with_gradients(words.float())
-    keys = distributed.gather(keys)
     similarity = scale.float() * pairs @ words.T  # (pairs, texts)
-    own = torch.arange(len(keys), device=keys.device)
-    same = (keys[:, None] == keys[None, :]) & (own[:, None] != own[None, :])
-    similarity = similarity.masked_fill(same, float("-inf"))
+    own = torch.arange(len(pairs), device=pairs.device)
+    if keys is not None:
+        keys = distributed.gather(keys)
+        same = (keys[:, None] == keys[None, :]) & (own[:, None] != own[None, :])
+        similarity = similarity.masked_fill(same, float("-inf"))
     return F.cross_entropy(similarity, own) + F.cross_entropy(similarity.T, own)
 
 

@@ -17,34 +17,46 @@ _AS_MASK, _AS_RANDOM = 0.8, 0.1  # BERT's shares; the rest is left as it is, yet
 class HiddenWords:
     """A sentence with words hidden."""
 
-    ids: Tensor  # int64 (N, words): some replaced by random words
-    masked: Tensor  # bool (N, words): where [MASK] stands
+    ids: Tensor  # int64 (N, words): some replaced by [MASK] or by random words
     chosen: Tensor  # bool (N, words): what is to be predicted
 
 
 def hide_words(
-    ids: Tensor, mask: Tensor, *, share: float, vocabulary: int, generator: torch.Generator | None = None
+    ids: Tensor,
+    mask: Tensor,
+    *,
+    share: float,
+    vocabulary: int,
+    mask_id: int,
+    end_id: int,
+    generator: torch.Generator | None = None,
 ) -> HiddenWords:
-    """Choose `share` of the words; of these 80 % become [MASK], 10 % a random word, 10 % stay.
+    """Choose each word with chance `share`; of these 80 % become [MASK], 10 % any token, 10 % stay.
 
-    The begin token is never chosen. The end token can be, or decoding by [MASK] would never end.
+    A sentence of which no word was chosen has its first one masked. The begin token is never chosen. The end token is,
+    with the same chance, and always becomes [MASK]: or decoding by [MASK] would never end.
     """
-    word = mask.clone()
+    end = mask & (ids == end_id)
+    word = mask & ~end
     word[:, 0] = False
     chance = torch.rand(2, *ids.shape, device=ids.device, generator=generator)
-    chosen = word & (chance[0] < share)
-    masked = chosen & (chance[1] < _AS_MASK)
-    swapped = chosen & ~masked & (chance[1] < _AS_MASK + _AS_RANDOM)
+    drawn = word & (chance[0] < share)
+    first = torch.zeros_like(word)
+    first[:, 1] = word[:, 1] & ~drawn.any(dim=1)
+    masked = first | (drawn & (chance[1] < _AS_MASK)) | (end & (chance[0] < share))
+    swapped = drawn & ~masked & (chance[1] < _AS_MASK + _AS_RANDOM)
     other = torch.randint(vocabulary, ids.shape, device=ids.device, generator=generator)
-    return HiddenWords(ids=torch.where(swapped, other, ids), masked=masked, chosen=chosen)
+    hidden = torch.where(swapped, other, ids).masked_fill(masked, mask_id)
+    return HiddenWords(ids=hidden, chosen=drawn | masked)
 
 
-def word_loss(logits: Tensor, targets: Tensor, chosen: Tensor) -> dict[str, Tensor]:
-    """Cross-entropy and accuracy where `chosen`, over (N, words, vocabulary)."""
+def word_loss(logits: Tensor, targets: Tensor, chosen: Tensor, *, summed: bool = False) -> dict[str, Tensor]:
+    """Cross-entropy, its mean or its sum, and accuracy where `chosen`, over (N, words, vocabulary)."""
     logits = logits.float()
     each = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none").view(targets.shape)
     right = (logits.argmax(dim=-1) == targets) & chosen
+    total, number = (each * chosen).sum(), chosen.sum()
     return {
-        "loss": distributed.global_mean((each * chosen).sum(), chosen.sum()),
-        "word_accuracy": right.sum() / chosen.sum().clamp(min=1),
+        "loss": distributed.global_sum(total) if summed else distributed.global_mean(total, number),
+        "word_accuracy": right.sum() / number.clamp(min=1),
     }

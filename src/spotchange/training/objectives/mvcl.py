@@ -1,4 +1,4 @@
-"""Masked visual contrastive learning: which of the batch's cells was it that is hidden here?"""
+"""Masked visual contrastive learning: which of the batch's hidden cells was it that is hidden here?"""
 
 from __future__ import annotations
 
@@ -8,43 +8,47 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from spotchange.training import distributed
+
 
 @dataclass(frozen=True, kw_only=True)
 class HiddenCells:
     """Grid features with some cells of one picture of each pair set to zero."""
 
     cells: Tensor  # (N, pictures, cells, channels)
-    picture: Tensor  # int64 (N,): which picture
-    places: Tensor  # int64 (N, hidden): which of its cells
+    hidden: Tensor  # bool (N, pictures, cells): which
 
 
 def hide_cells(cells: Tensor, *, share: float, generator: torch.Generator | None = None) -> HiddenCells:
-    """Hide `share` of the cells of a random picture of every pair; as many for each, so that shapes stay the same."""
+    """Hide each cell of a random picture of every pair with chance `share`, and at least one."""
     pairs, pictures, count = cells.shape[:3]
     picture = torch.randint(pictures, (pairs,), device=cells.device, generator=generator)
     chance = torch.rand(pairs, count, device=cells.device, generator=generator)
-    places = chance.topk(max(1, round(share * count)), dim=1).indices
-    kept = torch.ones(pairs, pictures, count, 1, dtype=cells.dtype, device=cells.device)
-    kept[torch.arange(pairs, device=cells.device)[:, None], picture[:, None], places] = 0
-    return HiddenCells(cells=cells * kept, picture=picture, places=places)
+    drawn = (chance < share) | (chance == chance.amin(dim=1, keepdim=True))
+    here = torch.arange(pictures, device=cells.device) == picture[:, None]
+    hidden = here[:, :, None] & drawn[:, None]
+    return HiddenCells(cells=cells.masked_fill(hidden[..., None], 0), hidden=hidden)
 
 
-def cell_loss(guesses: Tensor, cells: Tensor, hidden: HiddenCells, *, temperature: float) -> dict[str, Tensor]:
-    """Contrastive loss of `guesses` (N, hidden, channels) against the true `cells` (N, pictures, cells, channels).
+def cell_scores(guesses: Tensor, truth: Tensor, shown: Tensor) -> Tensor:
+    """Cosines of guesses at hidden cells (H, channels), first with the true features of these cells (H, channels),
+    then with the guesses at cells that are shown (S, channels): (H, H + S)."""
+    unit = F.normalize(guesses.float(), dim=-1)
+    against = torch.cat([F.normalize(truth.detach().float(), dim=-1), F.normalize(shown.float(), dim=-1)])
+    return unit @ against.T
 
-    The positive is the cell's own input feature, the negatives are all cells of the batch that are not hidden.
+
+def cell_loss(guesses: Tensor, truth: Tensor, shown: Tensor, *, temperature: float) -> dict[str, Tensor]:
+    """Cross-entropy of every hidden cell's own feature among all columns of `cell_scores`, and its mean cosine.
+
+    Other hidden cells are told apart by their features; cells that are shown by what the model itself makes of them,
+    so that guesses of hidden cells keep away from the picture's other contents. Gradients flow through both.
     """
-    rows = torch.arange(len(cells), device=cells.device)[:, None]
-    unit = F.normalize(cells.detach().float(), dim=-1)
-    own = unit[rows, hidden.picture[:, None], hidden.places]  # (N, hidden, channels)
-    guesses = F.normalize(guesses.float(), dim=-1)
-    positive = (guesses * own).sum(dim=-1).flatten() / temperature
-    is_hidden = torch.zeros(cells.shape[:3], dtype=torch.bool, device=cells.device)
-    is_hidden[rows, hidden.picture[:, None], hidden.places] = True
-    similarity = (guesses.flatten(0, 1) @ unit.flatten(0, 2).T).float() / temperature  # (N * hidden, all cells)
-    negative = similarity.masked_fill(is_hidden.flatten(), float("-inf")).logsumexp(dim=1)
-    # -log(e^p / (e^p + sum e^n)) = softplus(log sum e^n - p)
+    scores = cell_scores(guesses, truth, shown)
+    own = torch.arange(len(guesses), device=guesses.device)
+    each = F.cross_entropy(scores / temperature, own, reduction="none")
+    number = torch.tensor(len(guesses), device=guesses.device)
     return {
-        "loss": F.softplus(negative - positive).mean(),
-        "own_similarity": (positive * temperature).mean(),
+        "loss": distributed.global_mean(each.sum(), number),
+        "own_similarity": scores[own, own].mean(),
     }

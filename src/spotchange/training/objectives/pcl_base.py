@@ -23,7 +23,7 @@ class PclObjective(Objective):
         super().__init__(model, **normalisation)
 
     def see(self, before: Tensor, after: Tensor, *, shared_before: bool = False) -> Tensor:
-        """Standardised grid features (pairs, 2, cells, channels) of byte pictures, or of features from disk.
+        """Grid features (pairs, 2, cells, channels) of byte pictures, or from disk, as the model reads them.
 
         With `shared_before` rows 2k and 2k + 1 have the same picture before, and the network sees it once.
         """
@@ -33,11 +33,11 @@ class PclObjective(Objective):
                 cells = encoder.of_pictures(self.normalise(torch.cat([before[::2], after])))
                 scenes = len(before) // 2
                 both = torch.stack([cells[:scenes].repeat_interleave(2, dim=0), cells[scenes:]], dim=1)
-                return self.model.standard(both)
+                return self.model.prepared(both)
             return self.model.see(self.normalise(before), self.normalise(after))
         cells = torch.stack([before, after], dim=1)
         # Features lie in half precision on disk; autocast chooses its own, everything else wants fp32.
-        return self.model.standard(cells if torch.is_autocast_enabled(cells.device.type) else cells.float())
+        return self.model.prepared(cells if torch.is_autocast_enabled(cells.device.type) else cells.float())
 
     def encode(self, before: Tensor, after: Tensor) -> VisualState:
         """The model's view of both pictures."""

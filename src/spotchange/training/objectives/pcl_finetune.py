@@ -1,4 +1,7 @@
-"""IDC-PCL's fine-tuning: masked words with a causal mask on the text, and distractor judging."""
+"""IDC-PCL's fine-tuning: masked words with a causal mask on the text, and distractor judging.
+
+Training sums both losses over words and pairs, as published, or takes their means; validation always takes means.
+"""
 
 from __future__ import annotations
 
@@ -28,17 +31,23 @@ class PclFinetuneObjective(PclObjective):
     def forward(self, batch: PairBatch) -> dict[str, Tensor]:
         state = self.encode(batch.before, batch.after)
         ids, mask = batch.caption_ids, batch.caption_mask
+        summed = self.settings.reduction == "sum"
         if self.settings.positions == "every" or not self.training:
             outputs = self.model.read_beside_masks(state, ids[:, :-1])
             logits = self.model.word_logits(outputs, ids.shape[1] - 1)
-            results = word_loss(logits, ids[:, 1:], mask[:, 1:])
+            results = word_loss(logits, ids[:, 1:], mask[:, 1:], summed=summed and self.training)
         else:
             hidden = hide_words(
-                ids, mask, share=self.settings.masked_words, vocabulary=len(self.model.words.words.weight)
+                ids,
+                mask,
+                share=self.settings.masked_words,
+                vocabulary=len(self.model.words.words.weight),
+                mask_id=self.model.words.mask_id,
+                end_id=self.model.special.end,
             )
-            outputs = self.model.read_together(state, hidden.ids, mask, hidden.masked, causal=True)
+            outputs = self.model.read_causally(state, hidden.ids)
             logits = self.model.word_logits(outputs, ids.shape[1])
-            results = word_loss(logits, ids, hidden.chosen)
+            results = word_loss(logits, ids, hidden.chosen, summed=summed)
         if self.settings.judging:
             # Pictures saw no words on the way, so judging reads what it reads without a sentence.
             judged = self._judge(
@@ -55,7 +64,9 @@ class PclFinetuneObjective(PclObjective):
         target = change_type.clamp(min=0, max=kinds - 1)
         each = F.cross_entropy(logits, target, reduction="none")
         right = ((logits.argmax(dim=1) != 0) == (target != 0)) & known
+        total = (each * known).sum()
+        summed = self.training and self.settings.reduction == "sum"
         return {
-            "judging": distributed.global_mean((each * known).sum(), known.sum()),
+            "judging": distributed.global_sum(total) if summed else distributed.global_mean(total, known.sum()),
             "judging_accuracy": right.sum() / known.sum().clamp(min=1),
         }

@@ -11,9 +11,9 @@ from spotchange.config.objectives import PclPretrainSettings
 from spotchange.errors import ConfigError
 from spotchange.pairs import PairBatch
 from spotchange.training.objectives.fda import aligned_scores, alignment_loss
-from spotchange.training.objectives.fgvc import ClassHeads
+from spotchange.training.objectives.fgvc import class_losses
 from spotchange.training.objectives.mlm import hide_words, word_loss
-from spotchange.training.objectives.mvcl import cell_loss, hide_cells
+from spotchange.training.objectives.mvcl import HiddenCells, cell_loss, hide_cells
 from spotchange.training.objectives.pcl_base import PclObjective
 from spotchange.training.sources.tasks import CLASSES, FDA, MLM, MVCL, TaskBatch
 
@@ -26,9 +26,8 @@ class PclPretrainObjective(PclObjective):
     def __init__(self, model: nn.Module, settings: PclPretrainSettings, **normalisation: tuple[float, ...]) -> None:
         super().__init__(model, **normalisation)
         self.settings = settings
-        width = self.model.captioner.norm.normalized_shape[0]
-        self.cell_head = nn.Linear(width, self.model.difference.input.in_features)
-        self.class_heads = None if settings.classes is None else ClassHeads(width=width, classes=settings.classes)
+        if settings.tasks.mvcl and self.model.cell_head is None:
+            raise ConfigError("the task mvcl trains a head this model lacks: set model.heads.pretraining to true")
         self._tasks: dict[str, Any] = {
             MLM: self.masked_words,
             MVCL: self.masked_cells,
@@ -54,10 +53,12 @@ class PclPretrainObjective(PclObjective):
             pairs.caption_mask,
             share=self.settings.masked_words,
             vocabulary=len(self.model.words.words.weight),
+            mask_id=self.model.words.mask_id,
+            end_id=self.model.special.end,
             generator=self._generator(pairs),
         )
         state = self.model.encode_cells(self._cells(batch))
-        outputs = self.model.read_together(state, hidden.ids, pairs.caption_mask, hidden.masked)
+        outputs = self.model.read_together(state, hidden.ids, pairs.caption_mask)
         logits = self.model.word_logits(outputs, hidden.ids.shape[1])
         return _named(MLM, word_loss(logits, pairs.caption_ids, hidden.chosen))
 
@@ -65,13 +66,24 @@ class PclPretrainObjective(PclObjective):
         """MVCL."""
         cells = self._cells(batch)
         hidden = hide_cells(cells, share=self.settings.masked_cells, generator=self._generator(batch.pairs))
+        return _named(MVCL, self.guess_hidden(cells, hidden, batch.pairs.caption_ids, batch.pairs.caption_mask))
+
+    def guess_hidden(self, cells: Tensor, hidden: HiddenCells, ids: Tensor, mask: Tensor) -> dict[str, Tensor]:
+        """The loss of MVCL for cells (N, pictures, cells, channels) some of which are hidden."""
         state = self.model.encode_cells(hidden.cells)
-        outputs = self.model.read_together(state, batch.pairs.caption_ids, batch.pairs.caption_mask)
-        # A picture is [IMG] and its cells, so cell c of picture p stands at p (1 + cells) + 1 + c.
-        places = hidden.picture[:, None] * (1 + cells.shape[2]) + 1 + hidden.places
-        rows = torch.arange(len(cells), device=cells.device)[:, None]
-        guesses = self.cell_head(outputs[rows, places])
-        return _named(MVCL, cell_loss(guesses, cells, hidden, temperature=self.settings.mvcl_temperature))
+        outputs = self.model.read_together(state, ids, mask)
+        pictures, count = cells.shape[1:3]
+        # A picture is [IMG] and its cells.
+        at_cells = torch.stack(
+            [outputs[:, start : start + count] for start in (1 + which * (1 + count) for which in range(pictures))],
+            dim=1,
+        )
+        return cell_loss(
+            self.model.guess_cells(at_cells[hidden.hidden]),
+            cells[hidden.hidden],
+            self.model.guess_cells(at_cells[~hidden.hidden]),
+            temperature=self.settings.mvcl_temperature,
+        )
 
     def aligning(self, batch: TaskBatch) -> dict[str, Tensor]:
         """FDA."""
@@ -79,20 +91,20 @@ class PclPretrainObjective(PclObjective):
         assert batch.negative_mask is not None
         ids = torch.cat([batch.pairs.caption_ids[:, None], batch.negative_ids], dim=1)
         mask = torch.cat([batch.pairs.caption_mask[:, None], batch.negative_mask], dim=1)
-        scores = aligned_scores(self.model, self.model.encode_cells(self._cells(batch)), ids, mask)
+        kept = max(1, len(ids) // ids.shape[1]) if self.settings.fda_batch == "texts" else len(ids)
+        cells = self._cells(batch)[:kept]
+        scores = aligned_scores(self.model, self.model.encode_cells(cells), ids[:kept], mask[:kept])
         return _named(FDA, alignment_loss(scores, temperature=self.settings.fda_temperature))
 
     def classes(self, batch: TaskBatch) -> dict[str, Tensor]:
         """The three losses of pictures with classes."""
-        if self.class_heads is None or batch.class_ids is None:
-            raise ConfigError("the data have classes: set stage.objective.classes to how many")
+        heads = self.model.class_heads
+        if heads is None or batch.class_ids is None:
+            raise ConfigError("the data have classes: set model.heads.classes to how many")
         cells = self.see(batch.pairs.before, batch.pairs.after)  # (N, 2, cells, channels)
-        alone = self.model.captioner(self.model.encode_cells(cells.flatten(0, 1)[:, None]).tokens)[:, 0]
-        together = self.model.image_outputs(self.model.captioner(self.model.encode_cells(cells).tokens))
-        results: dict[str, Tensor] = self.class_heads(
-            alone.view(-1, 2, alone.shape[-1]), together, batch.class_ids, temperature=self.settings.class_temperature
-        )
-        return results
+        together = self.model.image_outputs(self.model.encode_cells(cells).tokens)
+        alone = self.model.pictures_alone(cells)
+        return class_losses(heads, alone, together, batch.class_ids, margin=self.settings.class_margin)
 
     def _cells(self, batch: TaskBatch) -> Tensor:
         """Both pictures' cells, or those of the only one."""

@@ -17,9 +17,9 @@ from spotchange.errors import ConfigError
 from spotchange.everyday.kinds import SHARES
 from spotchange.everyday.library import read_library
 from spotchange.everyday.stream import EverydayStream
-from spotchange.files import only_one_process
 from spotchange.language.phrases import MAX_WORDS
 from spotchange.language.vocabulary import TOKENS
+from spotchange.locks import only_one_process
 from spotchange.models.vision.resnet import frozen_network
 from spotchange.pairs import PairBatch
 from spotchange.scenes.stream import SceneStream, as_dict
@@ -178,6 +178,7 @@ class Feeding:
             max_words=self.max_words,
             grid=self.grid,
             protocol=settings.protocol,
+            unit=settings.unit if shuffle else "pairs",
             device=self.device,
         )
 
@@ -189,6 +190,7 @@ class Feeding:
             max_words=self.max_words,
             pad=self.start.settings.vocabulary.pad,
             batch=pairs,
+            unit=settings.unit,
             seed=self.recipe.seed,
             rank=self.rank,
             world_size=self.processes,

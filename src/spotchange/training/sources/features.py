@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from spotchange.config.sources import Unit
 from spotchange.data.caches.features import FEATURES, FeatureFacts, FeatureRow, read_facts, read_feature_rows
 from spotchange.data.caches.index import Numbers
 from spotchange.errors import ConfigError, DataError
@@ -84,8 +85,10 @@ class FeatureBatches:
         seed: int,
         rank: int = 0,
         world_size: int = 1,
+        unit: Unit = "pairs",
     ) -> None:
-        self.store, self.paired, self.shares_before = store, store.facts.paired, False
+        self.store, self.shares_before = store, False
+        self.paired = store.facts.paired and unit != "sentences"
         self._rows_per_unit = 2 if self.paired else 1
         if batch % self._rows_per_unit:
             raise ConfigError(f"scenes give a change and a distractor each: {batch} pairs a batch are not even")
@@ -101,8 +104,12 @@ class FeatureBatches:
         columns = [(row.before, row.after, row.change_type, row.scene) for row in self.rows]
         self._columns = torch.tensor(columns, device=device).T.contiguous()  # (4, rows)
         self._change_mask = self._places().to(device) if all(row.changed is not None for row in self.rows) else None
+        firsts = np.arange(0, len(self.rows), self._rows_per_unit)
+        visits = np.ones_like(firsts) if unit == "pairs" else counts[firsts]
+        self._first = np.repeat(firsts, visits)  # rows that begin the units of an epoch
+        self._sentence = None if unit == "pairs" else np.concatenate([np.arange(count) for count in visits])
         self._turns = Turns(
-            len(self.rows) // self._rows_per_unit,
+            len(self._first),
             batch // self._rows_per_unit,
             seed=seed,
             rank=rank,
@@ -113,8 +120,10 @@ class FeatureBatches:
     def next_batch(self) -> PairBatch:
         """The next rows, with one caption each."""
         units, draws = self._turns.take()
-        rows = (units[:, None] * self._rows_per_unit + np.arange(self._rows_per_unit)).ravel()
+        rows = (self._first[units, None] + np.arange(self._rows_per_unit)).ravel()
         draws = np.repeat(draws, self._rows_per_unit)
+        if self._sentence is not None:
+            draws[:: self._rows_per_unit] = self._sentence[units]
         return self._batch(rows, draws)
 
     def one_pass(self, pairs: int, at_once: int) -> Iterator[tuple[Numbers, PairBatch]]:
@@ -189,9 +198,9 @@ class ClassBatches:
         if len(known) < 2:
             raise DataError("classification data need at least two classes, and there is only one")
         if classes is None:
-            raise ConfigError("the data have classes: set stage.objective.classes to how many")
+            raise ConfigError("the data have classes: set model.heads.classes to how many")
         if known[0] < 0 or known[-1] >= classes:
-            raise ConfigError(f"a class is numbered {known[-1]}, but stage.objective.classes is {classes}")
+            raise ConfigError(f"a class is numbered {known[-1]}, but model.heads.classes is {classes}")
         self._read, self._batch, self._device = read, batch, device
         self._classes = np.array(class_ids)
         self._members = {each: np.flatnonzero(self._classes == each) for each in known}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from spotchange.config.sources import Unit
 from spotchange.data.caches.images import open_cache
 from spotchange.data.caches.index import Numbers
 from spotchange.data.caches.reader import PairReader
@@ -29,7 +30,8 @@ class DiskSource:
     A *unit* is a pair, or, in a set where every scene has a change and a distractor, these two as rows 2k and
     2k + 1 (`paired`). Every epoch visits all units once, in an order that depends on seed and epoch only; batches
     run on across the border of epochs, so none is cut short and none is left out. One caption a pair is drawn
-    anew each epoch. Processes take turns: rank r of w gets batches r, r + w and so on.
+    anew each epoch; or a unit is visited once for each of its sentences (`unit`). Processes take turns: rank r of w
+    gets batches r, r + w and so on.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class DiskSource:
         max_words: int = 32,
         grid: tuple[int, int] | None = None,
         protocol: str = "pairs",
+        unit: Unit = "pairs",
         skip_bad: bool = False,
         device: str | torch.device = "cpu",
         advance: Callable[[int, int], None] | None = None,
@@ -70,6 +73,7 @@ class DiskSource:
             max_words: Tokens of a caption, begin and end included; longer ones are cut before the end token.
             grid: Rows and columns of patches; with it, batches hold `change_mask` where the set tells it for all pairs.
             protocol: Decides what a caption is, see `protocols`.
+            unit: What an epoch runs over, see `config.sources`.
             skip_bad: Leave out what cannot be read instead of refusing the set.
             device: Where batches are put.
             advance: Called with pictures done and pictures in all while they are decoded.
@@ -90,7 +94,8 @@ class DiskSource:
         self._reader = PairReader(
             folder, tokenizer=tokenizer, max_words=max_words, grid=grid, protocol=protocol, pin_memory=pin_memory
         )
-        self.change_types, self.units = self._reader.change_types, self._reader.units
+        self.change_types = self._reader.change_types
+        self.units = self._reader.units.reshape(-1, 1) if unit == "sentences" else self._reader.units
         self.paired = self.units.shape[1] == 2
         self.shares_before = False  # rows of a scene name the same file in published sets, which nobody promises
         if not len(self.units):
@@ -99,6 +104,10 @@ class DiskSource:
             raise ConfigError(f"a batch of {batch} pairs does not hold change and distractor pairs in equal number")
         if not 0 <= rank < world_size:
             raise ConfigError(f"rank {rank} is not one of {world_size}")
+        self._visits: Numbers = self.units
+        self._sentence: Numbers | None = None
+        if unit != "pairs":
+            self._visits, self._sentence = self._every_sentence()
         if shuffle and fits_on(self._device, self._reader.picture_bytes):  # many epochs lie ahead
             self._reader.keep_pictures_on(self._device)
         self._units_per_batch = batch // self.units.shape[1]
@@ -120,7 +129,7 @@ class DiskSource:
     @property
     def epoch(self) -> float:
         """Epochs given so far."""
-        return self._position / len(self.units)
+        return self._position / len(self._visits)
 
     def next_batch(self) -> PairBatch:
         """The next batch of this process."""
@@ -135,7 +144,7 @@ class DiskSource:
 
     def state_dict(self) -> dict[str, Any]:
         """Where the source stands; holds for any batch size and any number of processes."""
-        return {"position": self._position, "seed": self._seed, "units": len(self.units)}
+        return {"position": self._position, "seed": self._seed, "units": len(self._visits)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on exactly where `state_dict` was taken."""
@@ -175,18 +184,21 @@ class DiskSource:
     def _at(self, position: int) -> PairBatch:
         places = position + self._rank * self._units_per_batch + np.arange(self._units_per_batch)
         rows, draws = [], []
-        for epoch, place in zip(*np.divmod(places, len(self.units)), strict=True):
+        for epoch, place in zip(*np.divmod(places, len(self._visits)), strict=True):
             order, draw = self._plan(int(epoch))
-            chosen = self.units[order[place]]
+            chosen = self._visits[order[place]]
+            drawn = draw[chosen]
+            if self._sentence is not None:
+                drawn[0] = self._sentence[order[place]]
             rows.append(chosen)
-            draws.append(draw[chosen])
+            draws.append(drawn)
         return self._reader.read(np.concatenate(rows), np.concatenate(draws))
 
     def _plan(self, epoch: int) -> tuple[Numbers, Numbers]:
         """The order of units in an epoch, and for every row a number that decides which caption is taken."""
         plan = self._plans.get(epoch)
         if plan is None:
-            units, rows = len(self.units), len(self._reader)
+            units, rows = len(self._visits), len(self._reader)
             if self._shuffle:
                 chance = np.random.default_rng([self._seed, epoch])
                 plan = chance.permutation(units), chance.integers(2**31, size=rows)
@@ -195,6 +207,11 @@ class DiskSource:
             # Batches prepared ahead may lie on both sides of an epoch's border: keep the neighbours.
             self._plans = {old: kept for old, kept in self._plans.items() if abs(old - epoch) <= 1} | {epoch: plan}
         return plan
+
+    def _every_sentence(self) -> tuple[Numbers, Numbers]:
+        """Units as often as their first pair has sentences, and which of these is meant."""
+        counts = np.array([len(self.references(int(row))) for row in self.units[:, 0]])
+        return np.repeat(self.units, counts, axis=0), np.concatenate([np.arange(count) for count in counts])
 
     def _on_device(self, batch: PairBatch) -> PairBatch:
         return batch if self._device.type == "cpu" else batch.to(self._device)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ import torch
 from spotchange.config.objectives import PictureTextSettings
 from spotchange.config.sources import DatasetSource, EverydaySource, FeatureSource, MixedSource, StreamSource
 from spotchange.data.metadata import list_splits
+from spotchange.errors import ConfigError
 from spotchange.everyday.wording import frame_text
 from spotchange.language.checker import check
 from spotchange.language.writer import captions_text, write_captions
@@ -30,32 +31,49 @@ REFERENCES = 5  # sentences about each held-out pair of the stream
 
 def held_out(feeding: Feeding) -> HeldOut | None:
     """The pairs that validation looks at; None for a data set without a validation split."""
+    return _held_out(feeding, "val")
+
+
+def final_pairs(feeding: Feeding) -> HeldOut | None:
+    """The test pairs that the best checkpoint is judged on at the end; None where the recipe wants none."""
+    validation = feeding.recipe.validation
+    if validation.test_pairs is None:
+        return None
+    wanted = validation.model_copy(update={"pairs": validation.test_pairs})
+    recipe = feeding.recipe.model_copy(update={"validation": wanted})
+    found = _held_out(replace(feeding, recipe=recipe), "test")
+    if found is None:
+        raise ConfigError("validation.test_pairs: the data have no test split that could be judged on")
+    return found
+
+
+def _held_out(feeding: Feeding, split: str) -> HeldOut | None:
     if isinstance(feeding.recipe.stage.objective, PictureTextSettings):
-        return held_out_pictures(feeding)
+        return held_out_pictures(feeding) if split == "val" else None
     wanted = feeding.recipe.validation.data or feeding.recipe.data
     if isinstance(wanted, MixedSource):
         wanted = wanted.sources[0]
     if isinstance(wanted, StreamSource):
-        return _scenes(feeding, wanted)
+        return _scenes(feeding, wanted, split)
     if isinstance(wanted, EverydaySource):
-        return _everyday(feeding, wanted)
+        return _everyday(feeding, wanted, split)
     if isinstance(wanted, FeatureSource):
-        return None if feeding.recipe.validation.data is None else _features(feeding, wanted)
-    if feeding.recipe.validation.data is None:
-        if "val" not in list_splits(wanted.path):
+        return None if feeding.recipe.validation.data is None or split != "val" else _features(feeding, wanted)
+    if feeding.recipe.validation.data is None or split != "val":
+        if split not in list_splits(wanted.path):
             return None
-        wanted = wanted.model_copy(update={"split": "val"})
+        wanted = wanted.model_copy(update={"split": split})
     return _rows(feeding, wanted)
 
 
-def _scenes(feeding: Feeding, settings: StreamSource) -> HeldOut:
-    """Scenes of the stream's validation split, the same ones in every process."""
+def _scenes(feeding: Feeding, settings: StreamSource, split: str) -> HeldOut:
+    """Scenes of a split that the stream keeps apart, the same ones in every process."""
     if settings.kept is None:
-        found = _draw(feeding, settings, feeding.recipe.seed)
+        found = _draw(feeding, settings, feeding.recipe.seed, split)
     else:
         pairs, at_once = feeding.recipe.validation.pairs, feeding.recipe.validation.pairs_per_batch
         facts = feeding.kept_facts(pairs // 2) | {"pairs_per_batch": at_once}
-        found = kept(settings.kept, "val", settings, facts, lambda: _draw(feeding, settings, KEPT_SEED))
+        found = kept(settings.kept, split, settings, facts, lambda: _draw(feeding, settings, KEPT_SEED, split))
     translate = feeding.translation()
     batches = [PairBatch(**each).to(feeding.device) for each in found["batches"]]
     return HeldOut(
@@ -65,12 +83,12 @@ def _scenes(feeding: Feeding, settings: StreamSource) -> HeldOut:
     )
 
 
-def _draw(feeding: Feeding, settings: StreamSource, seed: int) -> dict[str, Any]:
+def _draw(feeding: Feeding, settings: StreamSource, seed: int, split: str) -> dict[str, Any]:
     """Pairs, sentences about each, and the scenes they show."""
     validation = feeding.recipe.validation
     per_batch = min(validation.pairs_per_batch, validation.pairs) // 2
     stream = feeding.stream(settings, 2 * per_batch)
-    world = World(stream.settings, seed=world_seed(seed, "val"), device=feeding.device_name)
+    world = World(stream.settings, seed=world_seed(seed, split), device=feeding.device_name)
     batches, references, scenes = [], [], []
     for first in range(0, validation.pairs // 2, per_batch):
         drawn = world.scenes(np.arange(first, min(first + per_batch, validation.pairs // 2)))
@@ -82,10 +100,10 @@ def _draw(feeding: Feeding, settings: StreamSource, seed: int) -> dict[str, Any]
     return {"batches": batches, "references": references, "scenes": scenes}
 
 
-def _everyday(feeding: Feeding, settings: EverydaySource) -> HeldOut:
-    """Pairs of the validation split; their frames are the references."""
+def _everyday(feeding: Feeding, settings: EverydaySource, split: str) -> HeldOut:
+    """Pairs of a split; their frames are the references."""
     validation = feeding.recipe.validation
-    stream = feeding.everyday(settings, min(validation.pairs_per_batch, validation.pairs), split="val")
+    stream = feeding.everyday(settings, min(validation.pairs_per_batch, validation.pairs), split=split)
     batches: list[PairBatch] = [stream.next_batch() for _ in range(max(1, validation.pairs // stream.pairs))]
     references = [[frame_text(ids)] for batch in batches for ids in batch.caption_ids.tolist()]
     return HeldOut(batches=batches, references=references)

@@ -17,7 +17,8 @@ from torch import Tensor
 
 from spotchange.config.sources import StreamSource
 from spotchange.errors import ConfigError
-from spotchange.files import atomic_path, only_one_process
+from spotchange.files import atomic_path
+from spotchange.locks import only_one_process
 from spotchange.pairs import PairBatch
 from spotchange.scenes.stream import SceneStream
 from spotchange.training.sources.features import Turns

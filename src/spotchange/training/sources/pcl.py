@@ -22,8 +22,8 @@ from spotchange.data.negatives.retrieval import NegativeWriter
 from spotchange.data.negatives.scenes import SceneNegatives
 from spotchange.data.negatives.table import stored_negatives
 from spotchange.errors import DataError
-from spotchange.files import only_one_process
 from spotchange.language.writer import captions_text, write_captions
+from spotchange.locks import only_one_process
 from spotchange.pairs import PairBatch, Row
 from spotchange.scenes.sampler import World
 from spotchange.scenes.stream import PLAIN_CHOICES, plainest, world_seed
@@ -66,7 +66,7 @@ def task_source(feeding: Feeding, data: StreamSource | DatasetSource | FeatureSo
         single=_is_single(data, source),
         # Augmentation draws for each pair, so that even one picture then looks different in two.
         shared_before=isinstance(data, StreamSource) and not feeding.recipe.augment.active,
-        negatives=_negatives(feeding, data, source, settings.negatives) if needed else _none_needed,
+        negatives=_negatives(feeding, data, source, settings) if needed else _none_needed,
     )
 
 
@@ -84,17 +84,18 @@ def _negatives(
     feeding: Feeding,
     data: StreamSource | DatasetSource | FeatureSource,
     source: BatchSource,
-    counts: tuple[int, int, int],
+    settings: PclPretrainSettings,
 ) -> Negatives:
+    counts, denials = settings.negatives, settings.denials
     vocabulary = feeding.start.settings.vocabulary
     encode = CaptionCoder(feeding.start.tokenizer, max_words=feeding.max_words, pad=vocabulary.pad)
     if isinstance(data, FeatureSource) and not feeding.recipe.augment.symmetries:
         assert isinstance(source, FeatureBatches)
         with only_one_process(Path(data.path) / ".negatives.lock"):
-            sentences = stored_negatives(Path(data.path), source.rows, counts)
+            sentences = stored_negatives(Path(data.path), source.rows, counts, denials=denials)
         return StoredNegatives(source, sentences, encode)
     if isinstance(data, StreamSource):
-        return _negatives_of_scenes(feeding, data, counts, encode)
+        return _negatives_of_scenes(feeding, data, settings, encode)
     truths: dict[str, list[str]] = {}
     every: list[str] = []
     rows: Iterable[Row | FeatureRow] = (
@@ -106,17 +107,17 @@ def _negatives(
         every += row.captions
         for caption in row.captions:
             truths.setdefault(encode.round_trip(caption), []).extend(row.captions)
-    return WrittenNegatives(NegativeWriter(every, counts=counts), truths, encode)
+    return WrittenNegatives(NegativeWriter(every, counts=counts, denials=denials), truths, encode)
 
 
 def _negatives_of_scenes(
-    feeding: Feeding, data: StreamSource, counts: tuple[int, int, int], encode: CaptionCoder
+    feeding: Feeding, data: StreamSource, settings: PclPretrainSettings, encode: CaptionCoder
 ) -> Negatives:
     """On the device where the model has the scenes' own words; CLIP's pieces of words are written to."""
-    captions = scene_captions(feeding, data)
+    captions, counts, denials = scene_captions(feeding, data), settings.negatives, settings.denials
     if feeding.scene_words() is None:
-        return SceneNegatives(captions, counts=counts)
-    return WrittenNegatives(NegativeWriter(captions_text(captions), counts=counts), {}, encode)
+        return SceneNegatives(captions, counts=counts, denials=denials)
+    return WrittenNegatives(NegativeWriter(captions_text(captions), counts=counts, denials=denials), {}, encode)
 
 
 def scene_captions(feeding: Feeding, data: StreamSource) -> Tensor:
@@ -167,7 +168,7 @@ class StoredNegatives:
 
 
 class WrittenNegatives:
-    """Negatives written as captions come by, and remembered, but for those of pairs without a change."""
+    """Negatives written as captions come by, and remembered; with denials, not those of pairs without a change."""
 
     def __init__(self, writer: NegativeWriter, truths: dict[str, list[str]], encode: CaptionCoder) -> None:
         self._writer, self._truths, self._encode = writer, truths, encode
@@ -184,7 +185,9 @@ class WrittenNegatives:
         return F.pad(ids, (0, missing)), F.pad(mask, (0, missing))
 
     def _of(self, caption: str) -> tuple[Tensor, Tensor]:
-        if says_no_change(caption):  # others each time, or these few would be known to be false by themselves
+        if self._writer.denials and says_no_change(
+            caption
+        ):  # others each time, or these few would be known to be false by themselves
             return self._encode.ids(self._writer.write(caption, seed=int(torch.randint(2**31, ()))))
         if caption not in self._known:
             if len(self._known) > 200_000:
@@ -195,12 +198,10 @@ class WrittenNegatives:
 
 
 def _classes(feeding: Feeding, read: Callable[[Tensor], Tensor], class_ids: list[int], pairs: int) -> ClassBatches:
-    settings = feeding.recipe.stage.objective
-    assert isinstance(settings, PclPretrainSettings)
     return ClassBatches(
         read,
         class_ids,
-        classes=settings.classes,
+        classes=feeding.start.settings.heads.classes,
         batch=pairs,
         seed=feeding.recipe.seed,
         device=feeding.device,

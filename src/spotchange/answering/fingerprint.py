@@ -1,0 +1,59 @@
+"""What an answer was made from, as a short text: the two files, whoever answered, and how it was asked.
+
+Answers of an earlier run are used again only under the same fingerprint.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from spotchange import __version__
+from spotchange.answering.build import ANSWERERS, model_folder
+from spotchange.answering.interface import CaptionOptions
+from spotchange.models.weights.bundled import BUNDLED
+
+DIGITS = 32
+_TOLD_BY_NO_ANSWER = ("README.md", "recipe.yaml", "reliability.svg", "training_heads.safetensors")
+
+
+def asked_fingerprint(model: str | os.PathLike[str], model_options: Mapping[str, Any], options: CaptionOptions) -> str:
+    """Of everything but the pictures: this version, the model's files, the options."""
+    name = os.fspath(model)
+    is_folder = name == BUNDLED or name.partition(":")[0] not in ANSWERERS
+    answers = _folder_digest(model_folder(name)) if is_folder else name
+    text = json.dumps([__version__, answers, dict(model_options), asdict(options)], sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:DIGITS]
+
+
+def pair_fingerprint(asked: str, before: Path, after: Path) -> str | None:
+    """Of a pair asked about in that way; None where a file cannot be read."""
+    digest = hashlib.sha256(asked.encode())
+    for path in (before, after):
+        found = _file_digest(path)
+        if found is None:
+            return None
+        digest.update(found)
+    return digest.hexdigest()[:DIGITS]
+
+
+def _folder_digest(folder: Path) -> str:
+    digest = hashlib.sha256()
+    for path in sorted(path for path in folder.iterdir() if path.is_file() and path.name not in _TOLD_BY_NO_ANSWER):
+        digest.update(path.name.encode("utf-8", "surrogateescape") + b"\0" + (_file_digest(path) or b""))
+    return digest.hexdigest()
+
+
+def _file_digest(path: Path) -> bytes | None:
+    try:
+        if not path.is_file():
+            return None
+        with path.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").digest()
+    except (OSError, ValueError):
+        return None

@@ -1,0 +1,88 @@
+"""How a command ends when it does not end well: always one line, never a traceback, and 1 only for a verdict."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import tempfile
+import traceback
+from typing import Any
+
+from spotchange.cli.extras import missing_extra
+from spotchange.cli.output import print_error
+from spotchange.errors import InputError, SpotchangeError
+
+GROUPS = ("data", "models", "config", "scenes")
+BAD_INPUT, OUR_MISTAKE, INTERRUPTED = 2, 70, 130
+# What the machine refuses rather than what we do wrong.
+_OF_THE_MACHINE = (
+    errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ENOENT,
+    errno.ENOTDIR, errno.EISDIR, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ELOOP, errno.EFBIG,
+)  # fmt: skip
+
+
+def exit_code_of(error: BaseException) -> int:
+    """Say what happened, and what the process exits with."""
+    if isinstance(error, BrokenPipeError):
+        # The reader went away (`| head`); the interpreter must not complain while it flushes stdout at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    if isinstance(error, SystemExit):
+        return error.code if isinstance(error.code, int) else 0 if error.code is None else OUR_MISTAKE
+    if isinstance(error, KeyboardInterrupt) or type(error).__name__ == "Abort":  # what the framework makes of it
+        return INTERRUPTED
+    told = _as_input_error(error)
+    if told is not None:
+        print_error(told)
+        return BAD_INPUT
+    print_error(InputError(_summary(error), hint=_keep(error)))
+    return OUR_MISTAKE
+
+
+def _as_input_error(error: BaseException) -> SpotchangeError | None:
+    """What a user can repair, as such an error."""
+    if isinstance(error, SpotchangeError):
+        return error
+    if isinstance(error, ModuleNotFoundError):
+        return missing_extra(error, _verb(sys.argv[1:]))
+    usage: Any = error
+    if hasattr(error, "format_message") and hasattr(error, "exit_code"):  # a wrong option, in the framework's words
+        context = getattr(usage, "ctx", None)
+        message = usage.format_message()
+        if not message and context is not None:  # called without anything: the help is the answer
+            sys.stdout.write(context.get_help() + "\n")
+        hint = f"{context.command_path} --help" if context is not None else None
+        return InputError(message or "what to do is missing", hint=hint)
+    if isinstance(error, OSError) and error.errno in _OF_THE_MACHINE:
+        name = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
+        return InputError(f"{name}{error.strerror}")
+    if isinstance(error, MemoryError):
+        return InputError("this needs more memory than the machine has")
+    if isinstance(error, UnicodeError):
+        return InputError(
+            f"a text or a name of a file is not UTF-8 ({error.reason})" if hasattr(error, "reason") else str(error)
+        )
+    return None
+
+
+def _verb(arguments: list[str]) -> str:
+    """The words of the command line that name what was asked for: `train`, `data cache`."""
+    return " ".join(arguments[: 2 if arguments and arguments[0] in GROUPS else 1])
+
+
+def _summary(error: BaseException) -> str:
+    text = " ".join(str(error).split())[:300]
+    return f"this should not have happened: {type(error).__name__}{': ' if text else ''}{text}"
+
+
+def _keep(error: BaseException) -> str:
+    """Write the traceback down, and say where."""
+    try:
+        handle, name = tempfile.mkstemp(prefix="spotchange-error-", suffix=".txt")
+        with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(f"{' '.join(sys.argv[:2])}\n")
+            traceback.print_exception(error, file=file)
+    except OSError:
+        return "please report it"
+    return f"please report it, with {name}"

@@ -1,0 +1,134 @@
+"""What happened between two pictures of which the verdict says that they differ."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from spotchange.comparison.across import describe_across
+from spotchange.comparison.boxes import describe_box
+from spotchange.comparison.classify import classify, likely, replaced
+from spotchange.comparison.found_again import found_again
+from spotchange.comparison.gaps import ROUNDING, Gap, describe_gaps, in_view
+from spotchange.comparison.grouping import joined_findings, ordered
+from spotchange.comparison.options import ComparisonOptions
+from spotchange.comparison.parts import whole_lines
+from spotchange.comparison.patches import Patch, patch_at
+from spotchange.comparison.picture import Picture
+from spotchange.comparison.reading import read_findings
+from spotchange.comparison.rearranged import rearranged
+from spotchange.comparison.regions import Frame, groups, lines_joined
+from spotchange.comparison.result import Finding
+from spotchange.comparison.rows import align
+from spotchange.comparison.verdict import Verdict
+from spotchange.comparison.whole import describe_frame, describe_size, describe_whole, everything
+from spotchange.results import Box
+
+NEARLY_ALL = 0.6  # of the pixels must differ before everything can
+MOST_REGIONS = 200  # beyond this many separate places, listing them helps nobody
+
+
+@dataclass(frozen=True, eq=False)
+class Scene:
+    """Both pictures as a person sees them, the ignored rectangles made equal."""
+
+    before: npt.NDArray[np.uint8]
+    after: npt.NDArray[np.uint8]
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Width and height of before."""
+        return self.before.shape[1], self.before.shape[0]
+
+
+def describe(before: Picture, after: Picture, verdict: Verdict, options: ComparisonOptions) -> tuple[Finding, ...]:
+    """Findings, the most important first, none of them twice."""
+    scene = _scene(before, after, options)
+    findings = describe_size(scene.before, scene.after)
+    whole = describe_frame(scene.before, scene.after, verdict.differing)
+    frames = None if whole else align(before.words(), after.words(), verdict.differing)
+    if not whole and frames is None and not findings:
+        whole = _describe_all(scene, verdict)
+    if whole:
+        return (*findings, *whole)
+    height, width = min(before.height, after.height), min(before.width, after.width)
+    still = [Frame(0, width, 0, height, 0, height)]
+    frames = still if frames is None else in_view(frames, before.height, after.height)
+    local = _describe_frames(scene, frames, verdict)
+    local = found_again(local, scene.before, scene.after, scene.size)
+    local = rearranged(local, scene.before, scene.after, scene.size)
+    found = ordered([*findings, *joined_findings(local, scene.size)])
+    return tuple(read_findings(found, scene.before, scene.after, wanted=options.read_text))
+
+
+def _describe_all(scene: Scene, verdict: Verdict) -> list[Finding]:
+    whole = describe_whole(scene.before, scene.after, verdict.differing)
+    if not whole and verdict.diff_pixels > NEARLY_ALL * verdict.counted.size:
+        different = everything(scene.before, scene.after)
+        return [different] if different else []
+    return whole
+
+
+def _scene(before: Picture, after: Picture, options: ComparisonOptions) -> Scene:
+    first, second = before.rgb, after.rgb
+    if options.ignore:
+        first, second = first.copy(), second.copy()
+        for x, y, width, height in options.ignore:
+            for pixels in (first, second):
+                pixels[max(y, 0) : max(y + height, 0), max(x, 0) : max(x + width, 0)] = 128
+    return Scene(first, second)
+
+
+def _describe_frames(scene: Scene, frames: list[Frame], verdict: Verdict) -> list[Finding]:
+    findings: list[Finding] = []
+    gaps: list[Gap] = []
+    pushed = any(abs(frame.after_rows - frame.before_rows) > ROUNDING for frame in frames)
+    for frame in frames:
+        if frame.before_rows != frame.after_rows:
+            gaps.append(Gap(frame, scene.before, scene.after))
+        else:
+            findings += _describe_frame(scene, frame, verdict, pushed=pushed)
+    return [*findings, *describe_gaps(gaps, scene.size)]
+
+
+def _describe_frame(scene: Scene, frame: Frame, verdict: Verdict, *, pushed: bool) -> list[Finding]:
+    """Places that differ between rows that stand for each other."""
+    columns = slice(frame.left, frame.right)
+    if frame.offset == 0:
+        mask = verdict.differing[frame.before_top : frame.before_bottom, columns]
+    else:
+        one = scene.before[frame.before_top : frame.before_bottom, columns]
+        mask = (one != scene.after[frame.after_top : frame.after_bottom, columns]).any(axis=2)
+    boxes = groups(mask)
+    if frame.offset == 0 and verdict.diff_pixels < np.count_nonzero(verdict.differing):
+        counted = verdict.counted[frame.before_top : frame.before_bottom, columns]
+        boxes = [(x, y, w, h) for x, y, w, h in boxes if counted[y : y + h, x : x + w].any()]
+    boxes = sorted(lines_joined(boxes), key=lambda box: -box[2] * box[3])[:MOST_REGIONS]
+    findings = []
+    for x, y, width, height in boxes:
+        box = (x + frame.left, y + frame.before_top, width, height)
+        patch = patch_at(scene.before, scene.after, box, frame.offset)
+        if pushed and frame.offset and (patch.slight or not _differs(verdict, patch.box_after)):
+            continue  # painted again at another fraction of a pixel, or not pushed with the rest
+        found = _describe_patch(scene, patch)
+        if pushed and frame.offset:
+            found = [each for each in found if not each.shift or max(map(abs, each.shift)) > ROUNDING]
+        findings += found
+    return findings
+
+
+def _differs(verdict: Verdict, box: Box) -> bool:
+    x, y, width, height = box
+    return bool(verdict.differing[y : y + height, x : x + width].any())
+
+
+def _describe_patch(scene: Scene, patch: Patch) -> list[Finding]:
+    size = scene.size
+    box = describe_box(scene.before, scene.after, patch.box_before, patch.box_after, size)
+    if box is not None:
+        return [box]
+    found = classify(patch, size, lines=whole_lines(scene.before, scene.after, patch))
+    found = found or describe_across(scene.before, scene.after, patch, size)
+    return found or [likely(patch, size) or replaced(patch, size)]

@@ -1,0 +1,336 @@
+"""Rows that only one picture has, or that stand for fewer or more rows of the other: inserted, removed, grown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+
+from spotchange.comparison.boxes import describe_box
+from spotchange.comparison.classify import classify, likely, replaced
+from spotchange.comparison.colours import most_common, pack, unpack
+from spotchange.comparison.patches import Patch
+from spotchange.comparison.places import count, distance, place
+from spotchange.comparison.regions import Frame, around, bounds
+from spotchange.comparison.result import Finding
+from spotchange.comparison.rows import frames_between, matching_blocks, row_keys
+from spotchange.comparison.textlike import looks_like_text
+from spotchange.results import Box
+
+# What came or went and pushed the rest was inserted or removed.
+_PUSHING = {("appeared", True): "inserted", ("disappeared", False): "removed"}
+REMAINS = 0.15  # of the rows: what one side shows of fewer rows is an edge of what the other has
+ONE_LINE, LEADING = 40, 0.4  # rows of letters at most, and the room above and below, of their height
+NARROWER = 0.8  # of the columns of a gap: a difference in fewer is aligned on its own
+ROUNDING = 2  # rows: pages lie at fractions of a pixel, so parts of one push may differ by this
+
+
+@dataclass(frozen=True, eq=False)
+class Gap:
+    """A frame with more rows on one side than on the other."""
+
+    frame: Frame
+    before: npt.NDArray[np.uint8]
+    after: npt.NDArray[np.uint8]
+    across: bool = False
+    """The pictures are given with rows and columns exchanged, so that rows here are columns there."""
+
+    def outward(self, box: Box) -> Box:
+        """A rectangle as one of the upright picture."""
+        return (box[1], box[0], box[3], box[2]) if self.across else box
+
+    @cached_property
+    def words(self) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
+        """The rows of each side, one integer a pixel."""
+        frame = self.frame
+        columns = slice(frame.left, frame.right)
+        return (
+            pack(self.before[frame.before_top : frame.before_bottom, columns]),
+            pack(self.after[frame.after_top : frame.after_bottom, columns]),
+        )
+
+    @cached_property
+    def ground(self) -> npt.NDArray[np.uint32]:
+        """The row next to the gap that hides most of it, (columns,) packed: pages have panels side by side."""
+        frame = self.frame
+        columns = slice(frame.left, frame.right)
+        near = [
+            pack(picture[row, columns])
+            for picture, rows in (
+                (self.before, (frame.before_top - 1, frame.before_bottom)),
+                (self.after, (frame.after_top - 1, frame.after_bottom)),
+            )
+            for row in rows
+            if 0 <= row < len(picture)
+        ]
+        if not near:
+            flat = most_common(np.concatenate([words.ravel() for words in self.words]))[0]
+            return np.full(frame.right - frame.left, flat, np.uint32)
+        return min(near, key=lambda row: sum(np.count_nonzero(words != row) for words in self.words))
+
+    def content(self, side: int) -> Box | None:
+        """What is not ground on one side, in the picture's own pixels."""
+        box = bounds(self.words[side] != self.ground)
+        if box is None or box[3] <= REMAINS * max(self.frame.before_rows, self.frame.after_rows):
+            return None
+        top = self.frame.before_top if side == 0 else self.frame.after_top
+        return box[0] + self.frame.left, box[1] + top, box[2], box[3]
+
+    def differing(self, side: int) -> Box:
+        """The rows with content on one side, as far as the other picture differs there."""
+        content = self.content(side)
+        assert content is not None
+        frame = self.frame
+        top, bottom = (frame.before_top, frame.before_bottom) if side == 0 else (frame.after_top, frame.after_bottom)
+        if content[3] <= ONE_LINE:
+            # A line of text takes more room than its letters.
+            room = round(LEADING * content[3])
+            top, bottom = max(top, content[1] - room), min(bottom, content[1] + content[3] + room)
+        else:
+            top, bottom = content[1], content[1] + content[3]
+        rows = min(bottom, len(self.before), len(self.after)) - top
+        columns = slice(self.frame.left, self.frame.right)
+        one, other = (picture[top : top + max(rows, 0), columns] for picture in (self.before, self.after))
+        box = bounds((one != other).any(axis=2)) if rows > 0 else None
+        return (box[0] + self.frame.left, box[1] + top, box[2], box[3]) if box else content
+
+    @property
+    def growth(self) -> int:
+        """Rows that after has more."""
+        return self.frame.after_rows - self.frame.before_rows
+
+
+def in_view(frames: Sequence[Frame], before_height: int, after_height: int) -> list[Frame]:
+    """Without rows that left or entered the view at the bottom because those above moved: no change of their own."""
+    if before_height != after_height:
+        return list(frames)
+    kept = []
+    for frame in frames:
+        last = frame.before_bottom == before_height and frame.after_bottom == after_height
+        if last and frame.offset and (frame.after_rows - frame.before_rows) * frame.offset < 0:
+            rows = min(frame.before_rows, frame.after_rows)
+            frame = replace(frame, before_bottom=frame.before_top + rows, after_bottom=frame.after_top + rows)
+            if not rows:
+                continue
+        kept.append(frame)
+    return kept
+
+
+def describe_gaps(gaps: Sequence[Gap], size: tuple[int, int]) -> list[Finding]:
+    """One finding for each push: what caused it is said, what merely follows it is not."""
+    findings, left = exchanged(gaps, size)
+    pushes = [gap.growth for gap in left]
+    for growth in sorted(set(pushes), key=lambda each: -abs(each)):
+        same = [gap for gap in left if abs(gap.growth - growth) <= ROUNDING and gap.growth * growth > 0]
+        left = [gap for gap in left if gap not in same]
+        if not same or (abs(growth) <= ROUNDING and findings):
+            continue
+        causes = [
+            gap for gap in same if gap.content(int(growth < 0)) is None and gap.content(int(growth > 0)) is not None
+        ]
+        causes = causes or [gap for gap in same if gap.content(0) is not None] or same[:1]
+        if all(gap.content(0) is None and gap.content(1) is None for gap in causes) and -growth in pushes:
+            continue  # space that makes up for a push elsewhere
+        findings += [finding for gap in _side_by_side(causes) for finding in describe_gap(gap, size)]
+    return findings
+
+
+def _side_by_side(gaps: Sequence[Gap]) -> list[Gap]:
+    """The largest, and with it those of other columns at its height."""
+    first = max(gaps, key=lambda gap: gap.frame.right - gap.frame.left)
+    reach = abs(first.growth) + 12
+    return [gap for gap in gaps if gap is first or abs(gap.frame.after_top - first.frame.after_top) <= reach]
+
+
+def describe_gap(gap: Gap, size: tuple[int, int]) -> list[Finding]:
+    """What was inserted, removed or grown, and how far the rest moved."""
+    old, new = gap.content(0), gap.content(1)
+    if old is None and new is None:
+        return [_spacing(gap, size)]
+    side = int(gap.growth > 0)
+    if (old if side else new) is None:
+        box = gap.outward(gap.differing(side))
+        kind, extent = "inserted" if side else "removed", "width" if gap.across else "height"
+        what = f"{_thing(gap, side)} of {count(abs(gap.growth))} {extent}"
+        finding = Finding(
+            kind=kind,
+            sentence=f"{what} was {kind} {place(box, size)}{_push(gap)}",
+            boxes_before=() if side else (box,),
+            boxes_after=(box,) if side else (),
+            pixels=box[2] * box[3],
+            shift=_shift(gap),
+        )
+        return [finding]
+    patch = _padded(gap)
+    if not gap.across:
+        resized = describe_box(gap.before, gap.after, patch.box_before, patch.box_after, size)
+        if resized is not None:
+            return [replace(resized, sentence=resized.sentence + _push(gap))]
+    inner = _narrowed(gap, patch)
+    if inner:
+        return [finding for each in inner for finding in describe_gap(each, size)]
+    first, *others = classify(patch, size) or [likely(patch, size) or replaced(patch, size)]
+    kind = _PUSHING.get((first.kind, gap.growth > 0), first.kind)
+    return [replace(first, kind=kind, sentence=first.sentence + _push(gap)), *others]
+
+
+def _narrowed(gap: Gap, patch: Patch) -> list[Gap]:
+    """The gap within the columns that differ, if rows can be aligned there: one card of several in a row."""
+    x, _, width, _ = gap.outward(patch.box_before)
+    if width >= NARROWER * (gap.frame.right - gap.frame.left):
+        return []
+    columns = slice(x - gap.frame.left, x - gap.frame.left + width)
+    one, other = (words[:, columns] for words in gap.words)
+    frames = [
+        Frame(
+            x,
+            x + width,
+            frame.before_top + gap.frame.before_top,
+            frame.before_bottom + gap.frame.before_top,
+            frame.after_top + gap.frame.after_top,
+            frame.after_bottom + gap.frame.after_top,
+        )
+        for frame in frames_between(matching_blocks(row_keys(one), row_keys(other)), 0, width, len(one), len(other))
+    ]
+    grown = [frame for frame in frames if (frame.after_rows - frame.before_rows) * gap.growth > 0]
+    if len(frames) < 2 or len(grown) != 1 or grown[0].after_rows - grown[0].before_rows != gap.growth:
+        return []
+    return [replace(gap, frame=grown[0])]
+
+
+def _shift(gap: Gap) -> tuple[int, int]:
+    return (gap.growth, 0) if gap.across else (0, gap.growth)
+
+
+def _push(gap: Gap) -> str:
+    where = "to the right" if gap.across else "below"
+    return f"; everything {where} moved {distance(*_shift(gap))}"
+
+
+def _spacing(gap: Gap, size: tuple[int, int]) -> Finding:
+    """Only ground was added or taken: what follows moved."""
+    frame = gap.frame
+    end = size[0] if gap.across else size[1]
+    box = (frame.left, frame.before_bottom, frame.right - frame.left, max(1, end - frame.before_bottom))
+    after = (frame.left, frame.after_bottom, frame.right - frame.left, max(1, end - frame.after_bottom))
+    where = place(
+        gap.outward((frame.left, frame.before_top, frame.right - frame.left, max(1, frame.before_rows))), size
+    )
+    more = "more" if gap.growth > 0 else "less"
+    return Finding(
+        kind="moved",
+        sentence=f"there is {count(abs(gap.growth))} {more} space {where}{_push(gap)}",
+        boxes_before=(gap.outward(box),),
+        boxes_after=(gap.outward(after),),
+        shift=_shift(gap),
+    )
+
+
+def _thing(gap: Gap, side: int) -> str:
+    ink = gap.words[side] != gap.ground
+    if looks_like_text(ink):
+        return "text"
+    share = most_common(gap.words[side][ink])[1]
+    return "a row" if share < 0.4 else "a block"
+
+
+def _padded(gap: Gap) -> Patch:
+    """Both sides on the same ground and of the same height, so that they can be compared from the top."""
+    rows, columns = max(gap.frame.before_rows, gap.frame.after_rows), gap.frame.right - gap.frame.left
+    rim = 1
+    ground = most_common(gap.ground)[0]
+    cuts = []
+    for picture, top, count_rows in (
+        (gap.before, gap.frame.before_top, gap.frame.before_rows),
+        (gap.after, gap.frame.after_top, gap.frame.after_rows),
+    ):
+        canvas = np.empty((rows + 2 * rim, columns + 2 * rim, 3), np.uint8)
+        canvas[:] = unpack(ground)
+        part = picture[top : top + count_rows, gap.frame.left : gap.frame.right].copy()
+        part[pack(part) == gap.ground] = unpack(ground)  # panels side by side become one ground
+        canvas[rim : rim + count_rows, rim : rim + columns] = part
+        cuts.append(canvas)
+    box = bounds((cuts[0] != cuts[1]).any(axis=2)) or (rim, rim, columns, rows)
+    x, y, width, height = box
+    left, top = gap.frame.left + x - rim, y - rim
+    window = (slice(y - rim, y + height + rim), slice(x - rim, x + width + rim))
+    before, after = (cut[window].transpose(1, 0, 2) if gap.across else cut[window] for cut in cuts)
+    return Patch(
+        box_before=gap.outward(
+            (left, gap.frame.before_top + top, width, min(height, max(1, gap.frame.before_rows - top)))
+        ),
+        box_after=gap.outward(
+            (left, gap.frame.after_top + top, width, min(height, max(1, gap.frame.after_rows - top)))
+        ),
+        before=before,
+        after=after,
+        rim=gap.outward((rim, rim, width, height)),
+    )
+
+
+def exchanged(gaps: Sequence[Gap], size: tuple[int, int]) -> tuple[list[Finding], list[Gap]]:
+    """Rows removed at one place and inserted at another moved; the findings, and the gaps that remain."""
+    left = list(gaps)
+    findings = []
+    for gap in gaps:
+        for other in gaps:
+            if gap not in left or other not in left or gap.growth >= 0 or other.growth <= 0:
+                continue
+            lost, won = gap.content(0), other.content(1)
+            if lost is None or won is None or abs(lost[3] - won[3]) > 0.2 * max(lost[3], won[3]) + 2:
+                continue
+            if _same_rows(gap, other) < 0.7:
+                continue
+            left = [each for each in left if each is not gap and each is not other]
+            findings.append(_exchange(gap.outward(lost), gap.outward(won), size))
+    return findings, left
+
+
+def _exchange(lost: Box, won: Box, size: tuple[int, int]) -> Finding:
+    right, down = won[0] - lost[0], won[1] - lost[1]
+    union = around([lost, won])
+    if abs(right) <= 4 * lost[2] + 8 and abs(down) <= 4 * lost[3] + 8:
+        sentence = f"two parts {place(union, size)} exchanged places"
+        return Finding(
+            kind="swapped", sentence=sentence, boxes_before=(union,), boxes_after=(union,), pixels=union[2] * union[3]
+        )
+    return Finding(
+        kind="moved",
+        sentence=f"a part of {lost[2]}x{lost[3]} pixels {place(lost, size)} moved {distance(right, down)}",
+        boxes_before=(lost,),
+        boxes_after=(won,),
+        pixels=lost[2] * lost[3],
+        shift=(right, down),
+    )
+
+
+def _same_rows(gap: Gap, other: Gap) -> float:
+    """How far what was removed here is what was inserted there: the share of rows, or the likeness of the shapes."""
+    if (gap.frame.left, gap.frame.right) != (other.frame.left, other.frame.right):
+        return 0.0
+    lost = row_keys(gap.words[0])[(gap.words[0] != gap.ground).any(axis=1)]
+    won = row_keys(other.words[1])[(other.words[1] != other.ground).any(axis=1)]
+    share = float(np.isin(lost, won).mean()) if len(lost) else 0.0
+    return max(share, _likeness(gap, other))
+
+
+def _likeness(gap: Gap, other: Gap) -> float:
+    """Correlation of the ink, which survives being painted at another fraction of a pixel."""
+    cuts = []
+    for each, side in ((gap, 0), (other, 1)):
+        box = bounds(each.words[side] != each.ground)
+        if box is None:
+            return 0.0
+        x, y, width, height = box
+        ink = (each.words[side] != each.ground)[y : y + height, x : x + width]
+        cuts.append(cv2.blur(ink.astype(np.float32), (5, 5)))
+    (height, width), (other_height, other_width) = cuts[0].shape, cuts[1].shape
+    if abs(height - other_height) > 2 or abs(width - other_width) > 3:
+        return 0.0
+    rows, columns = min(height, other_height), min(width, other_width)
+    one, two = (cut[:rows, :columns].ravel() for cut in cuts)
+    return float(np.corrcoef(one, two)[0, 1]) if min(one.std(), two.std()) > 1e-3 else 0.0

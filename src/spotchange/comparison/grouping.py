@@ -1,0 +1,80 @@
+"""Findings that say the same thing are said once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from spotchange.comparison.kinds import KINDS
+from spotchange.comparison.places import distance, place
+from spotchange.comparison.regions import around, overlap
+from spotchange.comparison.result import Finding
+from spotchange.results import Box
+
+NEAR = 28  # pixels between places of the same thing
+_RANK = {kind: number for number, kind in enumerate(KINDS)}
+_OVERALL = _RANK["inserted"]  # kinds before this one are about the whole picture
+
+
+def ordered(findings: Iterable[Finding]) -> list[Finding]:
+    """What concerns the whole picture first, then by size."""
+    return sorted(findings, key=lambda finding: (min(_RANK[finding.kind], _OVERALL), -finding.pixels))
+
+
+def joined_findings(findings: Sequence[Finding], size: tuple[int, int]) -> list[Finding]:
+    """Join the same displacement, the same colours wherever they are, and the same kind side by side."""
+    left = list(findings)
+    done: list[Finding] = []
+    while left:
+        finding = left.pop(0)
+        hit = next((n for n, other in enumerate(left) if _same(finding, other)), None)
+        if hit is None:
+            done.append(finding)
+        else:
+            left[hit] = _join(finding, left[hit], size)
+    return done
+
+
+def _same(one: Finding, other: Finding) -> bool:
+    if one.kind != other.kind:
+        return False
+    if one.kind == "moved":
+        return one.shift == other.shift
+    if one.kind == "recoloured":
+        return one.colours == other.colours
+    if one.kind in ("inserted", "removed"):
+        return one.shift == other.shift and _near(one, other, margin=abs((one.shift or (0, 0))[1]) + 12)
+    return _near(one, other, margin=NEAR)
+
+
+def _near(one: Finding, other: Finding, *, margin: int) -> bool:
+    return any(
+        overlap(a, b, margin=margin)
+        for mine, theirs in ((one.boxes_before, other.boxes_before), (one.boxes_after, other.boxes_after))
+        for a in mine
+        for b in theirs
+    )
+
+
+def _join(one: Finding, other: Finding, size: tuple[int, int]) -> Finding:
+    larger = one if one.pixels >= other.pixels else other
+    near = _near(one, other, margin=NEAR)
+    befores, afters = (
+        _boxes(one.boxes_before, other.boxes_before, near),
+        _boxes(one.boxes_after, other.boxes_after, near),
+    )
+    sentence = larger.sentence
+    parts = max(len(befores), len(afters))
+    where = place(around(befores or afters), size)
+    if larger.kind == "moved" and larger.shift and parts > 1 and ";" not in sentence:
+        sentence = f"{parts} parts {where} moved {distance(*larger.shift)}"
+    elif larger.kind == "recoloured" and larger.colours and parts > 1:
+        sentence = f"{parts} places changed from {larger.colours[0]} to {larger.colours[1]}"
+    return replace(
+        larger, sentence=sentence, boxes_before=befores, boxes_after=afters, pixels=one.pixels + other.pixels
+    )
+
+
+def _boxes(mine: tuple[Box, ...], theirs: tuple[Box, ...], near: bool) -> tuple[Box, ...]:
+    every = (*mine, *theirs)
+    return (around(every),) if near and every else every

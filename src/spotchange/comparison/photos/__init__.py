@@ -1,0 +1,1 @@
+"""Photos: whether the content changed, camera and light taken out and reported."""

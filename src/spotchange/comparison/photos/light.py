@@ -1,0 +1,97 @@
+"""Light that changed: brightness and colour of all, and slow changes across the picture."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+
+from spotchange.comparison.colours import name_of
+
+Pixels = npt.NDArray[np.uint8]
+
+NOTICED = 6.0  # levels of 255
+GRID = 8  # parts along each side that may have light of their own
+LARGEST_LOCAL = 25.0  # levels a slow change may have; more is a change of content
+
+
+@dataclass(frozen=True, eq=False)
+class Light:
+    """After with before's light."""
+
+    after: npt.NDArray[np.float32]
+    kind: str | None
+    sentence: str | None
+
+
+def match_light(before: Pixels, after: Pixels, valid: npt.NDArray[np.bool_]) -> Light:
+    """Gain and offset of each channel, then what varies slowly, fitted to the pixels that agree best."""
+    first, second = before.astype(np.float32), after.astype(np.float32)
+    step = max(1, int(np.sqrt(valid.sum() / 30_000)))
+    one, other = (pixels[::step, ::step][valid[::step, ::step]] for pixels in (first, second))
+    gain, offset = _fit(one, other)
+    matched = second * gain + offset
+    # A pixel at the end of the range may have been cut off there and says nothing.
+    cut = ((after <= 1) | (after >= 254)) & ((before <= 3) | (before >= 252))
+    matched = np.where(cut, first, matched)
+    matched += _slow(first - matched, valid)
+    brighter = float((other - one).mean()) if len(one) else 0.0
+    inverse_gain = 1.0 / gain
+    shift = np.median(other, axis=0) - np.median(one, axis=0) if len(one) else np.zeros(3, np.float32)
+    return Light(matched, *_name(brighter, shift, float(inverse_gain.mean())))
+
+
+def _fit(
+    one: npt.NDArray[np.float32], other: npt.NDArray[np.float32]
+) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+    """Gain and offset that bring after to before, by the four fifths that fit best."""
+    gain, offset = np.ones(3, np.float32), np.zeros(3, np.float32)
+    if len(one) < 100:
+        return gain, offset
+    keep = np.ones(len(one), bool)
+    for _ in range(5):
+        a, b = other[keep], one[keep]
+        spread = a.std(axis=0)
+        covariance = ((a - a.mean(axis=0)) * (b - b.mean(axis=0))).mean(axis=0)
+        steep = np.clip(covariance / np.maximum(spread**2, 1e-6), 0.5, 2.0)
+        gain = np.where(spread > 3, steep, 1.0).astype(np.float32)
+        offset = (b.mean(axis=0) - gain * a.mean(axis=0)).astype(np.float32)
+        error = np.abs(one - other * gain - offset).max(axis=1)
+        keep = error <= max(float(np.quantile(error, 0.8)), 1.0)
+    return gain, offset
+
+
+def _slow(difference: npt.NDArray[np.float32], valid: npt.NDArray[np.bool_]) -> npt.NDArray[np.float32]:
+    """What a coarse grid of medians says about light that differs from place to place."""
+    height, width = valid.shape
+    if min(height, width) < 8 * GRID:
+        return np.zeros_like(difference)
+    grid = np.zeros((GRID, GRID, 3), np.float32)
+    for row in range(GRID):
+        for column in range(GRID):
+            block = (
+                slice(row * height // GRID, (row + 1) * height // GRID, 2),
+                slice(column * width // GRID, (column + 1) * width // GRID, 2),
+            )
+            inside = difference[block][valid[block]]
+            if len(inside):
+                middle = np.median(inside, axis=0)
+                # Light shifts most of a block alike; a thing that came or went does not.
+                spread = np.median(np.abs(inside - middle), axis=0)
+                grid[row, column] = np.where((np.abs(middle) < LARGEST_LOCAL) & (spread < 12), middle, 0)
+    smooth = cv2.GaussianBlur(cv2.medianBlur(grid, 3), (0, 0), 0.8)
+    return cv2.resize(smooth, (width, height), interpolation=cv2.INTER_CUBIC)  # type: ignore[return-value]
+
+
+def _name(brighter: float, shift: npt.NDArray[np.floating], contrast: float) -> tuple[str | None, str | None]:
+    leaning = shift - shift.mean()
+    if np.abs(leaning).max() > NOTICED and np.abs(leaning).max() > abs(brighter):
+        red, green, blue = (int(np.clip(128 + 4 * each, 0, 255)) for each in leaning)
+        return "tinted", f"the light leans towards {name_of((red, green, blue))}"
+    if abs(brighter) >= NOTICED:
+        return "brightness", f"the picture is {'brighter' if brighter > 0 else 'darker'} overall"
+    if abs(contrast - 1) > 0.15:
+        return "contrast", f"the picture has {'more' if contrast > 1 else 'less'} contrast"
+    return None, None

@@ -1,0 +1,127 @@
+"""The leaderboard: order, seeds, rates, floor, paired tests, published rows, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from spotchange.cli.main import app
+from spotchange.errors import DataError, InputError
+from spotchange.evaluation.leaderboard import read_leaderboard
+from spotchange.metrics.correlation import rank_correlation
+
+TRUTH = [
+    ("the red cube is gone", "drop"),
+    ("there is no change", "none"),
+    ("the big ball moved", "move"),
+    ("there is no change", "none"),
+    ("a blue cylinder appeared", "add"),
+    ("there is no change", "none"),
+]
+
+
+def make_run(
+    folder: Path, system: str, *, right: int, seed: int = 1, rate: float = 1e-3, loss: float = 1.0, shift: int = 0
+) -> None:
+    """A run whose first `right` captions are the references, all others wrong."""
+    (folder / "best").mkdir(parents=True)
+    rows = []
+    for number, (text, kind) in enumerate(TRUTH):
+        correct = number < right
+        rows.append(
+            {
+                "id": str(number),
+                "caption": text if correct else "the green thing",
+                "references": [text, TRUTH[(number + shift) % len(TRUTH)][0]],
+                "change_type": kind,
+                "fact": correct,
+            }
+        )
+    (folder / "captions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    recipe = {
+        "name": system,
+        "seed": seed,
+        "model": {"baseline": {"system": system}},
+        "optimizer": {"lr": rate},
+        "stage": {"pairs_per_step": 256},
+    }
+    (folder / "best" / "recipe.yaml").write_text(yaml.safe_dump(recipe))
+    log = [
+        {"kind": "start", "parameters": 1000},
+        {"kind": "step", "step": 1, "pairs_per_second": 50.0},
+        {"kind": "validation", "step": 10, "loss": loss},
+        {"kind": "end", "step": 10, "minutes": 0.5},
+    ]
+    (folder / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in log))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    make_run(tmp_path / "board/cells/duda/seed-1/train", "duda", right=3)
+    make_run(tmp_path / "board/cells/duda/seed-2/train", "duda", right=5, seed=2)
+    make_run(tmp_path / "board/cells/scorer/seed-1/train", "scorer", right=6)
+    make_run(tmp_path / "board/cells/nct/seed-1/train", "nct", right=5)
+    make_run(tmp_path / "board/cells/vam/seed-1/train", "vam", right=2)
+    return tmp_path / "board"
+
+
+def test_the_best_stands_first_and_seeds_are_averaged(folder: Path) -> None:
+    board = read_leaderboard([folder], meteor=False)
+    assert board.entries[0].title == "SCORER"
+    duda = next(entry for entry in board.entries if entry.title == "DUDA")
+    assert duda.mean("facts") == pytest.approx((3 / 6 + 5 / 6) / 2)
+    assert duda.spread("facts") == pytest.approx(abs(3 / 6 - 5 / 6) / 2**0.5)
+    assert duda.by_kind("none", "facts") == pytest.approx((1 / 3 + 2 / 3) / 2)
+    assert duda.run.pairs == 2560
+    best = board.entries[0]
+    assert best.against_best is None
+    assert duda.against_best is not None
+    assert duda.against_best["facts"].difference == pytest.approx(3 / 6 - 1)
+    assert duda.published is not None
+    assert duda.published.scores["CIDEr-D"] == 112.0
+    assert board.constant.scores["facts"] == pytest.approx(0.5)  # it denies every change
+
+
+def test_only_systems_of_known_code_are_ranked(folder: Path) -> None:
+    board = read_leaderboard([folder], meteor=False)
+    assert set(board.ranked) == {"DUDA", "SCORER", "NCT"}
+    assert board.rank_correlation == pytest.approx(1.0)
+    assert rank_correlation([1, 2, 3], [3, 2, 1]) == pytest.approx(-1.0)
+    assert rank_correlation([1, 2], [1, 2]) is None
+    assert rank_correlation([1, 1, 1], [1, 2, 3]) is None
+
+
+def test_the_rate_with_the_lower_validation_loss_counts(folder: Path, tmp_path: Path) -> None:
+    make_run(tmp_path / "rates/cells/nct/seed-1/train", "nct", right=1, rate=4e-4, loss=0.5)
+    board = read_leaderboard([folder, tmp_path / "rates"], meteor=False)
+    nct = next(entry for entry in board.entries if entry.title == "NCT")
+    assert nct.run.rate == 4e-4
+    assert nct.mean("facts") == pytest.approx(1 / 6)
+
+
+def test_other_pairs_and_empty_folders_are_refused(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match=r"no captions\.jsonl"):
+        read_leaderboard([tmp_path / "empty"])
+    make_run(tmp_path / "other/run", "dirl", right=1, shift=1)
+    with pytest.raises(DataError, match="spoke of other pairs"):
+        read_leaderboard([folder, tmp_path / "other"], meteor=False)
+
+
+def test_the_command_prints_tables_json_and_a_page(folder: Path, tmp_path: Path) -> None:
+    (folder / "speeds.json").write_text(json.dumps({"duda": {"training": 12345.0, "captioning": 23456.0}}))
+    page = tmp_path / "page.html"
+    shown = CliRunner().invoke(app, ["leaderboard", str(folder), "--no-meteor", "--html", str(page)])
+    assert shown.exit_code == 0
+    assert "after VAM" in shown.stdout
+    assert "12,345" in shown.stdout
+    assert "over the 3 systems" in shown.stdout
+    assert "<svg" in page.read_text()
+    told = CliRunner().invoke(app, ["leaderboard", str(folder), "--no-meteor", "--json"])
+    values = json.loads(told.stdout)
+    assert values["systems"][0]["title"] == "SCORER"
+    assert values["systems"][0]["against_best"] is None
