@@ -100,13 +100,13 @@ def _gated_answerer(options: LoadOptions) -> Answerer:
 def _everyday_answerer(name: str, options: LoadOptions) -> Answerer:
     folder = everyday_folder()
     if folder is None:
-        raise ModelError("this build of spotchange carries no everyday model", hint="give a folder trained on that world")
+        raise ModelError("this build carries no everyday model", hint="give a folder trained on that world")
     return _everyday(folder, options)
 
 
 def _everyday(folder: Path, options: LoadOptions) -> Answerer:
-    from spotchange.answering.choose_runtime import choose_device
     from spotchange.answering.everyday import EverydayAnswerer
+    from spotchange.answering.torch_runtime import choose_device
 
     return EverydayAnswerer.load(folder, device=choose_device(options.device))
 
