@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -39,7 +40,7 @@ def caption(pairs: list[NamedPair], out: Path, **more: Any) -> list[str]:
         looked.extend(pair.after.source.stem for pair in given)
         return answer(given, options)
 
-    captioner.answerer.answer = counted  # type: ignore[method-assign]
+    captioner.answerer = SimpleNamespace(card=captioner.answerer.card, answer=counted)  # type: ignore[assignment]
     asked = more.pop("asked", asked_fingerprint("pixels", {}, options))
     write_results(captioner, pairs, out, asked=asked, options=options, batch_size=1, advance=lambda _: None, **more)
     return looked
