@@ -111,7 +111,8 @@ def _looked_up(atlas: Tensor, offset: Tensor, side: Tensor, u: Tensor, v: Tensor
     )
     channels = []
     for shift in (0, 8, 16, 24):
-        channels.append(sum(((packed >> shift) & 255).float() * weight for packed, weight in corners) / 255)
+        parts = [((packed >> shift) & 255).float() * weight for packed, weight in corners]
+        channels.append((parts[0] + parts[1] + parts[2] + parts[3]) / 255)
     return tuple(channels)
 
 
