@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import textwrap
-
 import torch
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image
 from torch import Tensor, nn
 
+from spotchange.drawing import figure
 from spotchange.errors import ModelError
 from spotchange.models.explain.attention import heated
 from spotchange.models.idc_pcl import IdcPcl
 from spotchange.models.interface import DecodingOptions
 
-_CELL_HEIGHT, _GAP, _BAND = 150, 6, 24
+_CELL_HEIGHT = 150
 _COLUMNS = 6  # words beside each other
-_INK, _PAPER = (28, 28, 30), (255, 255, 255)
 
 
 @torch.inference_mode()
@@ -50,22 +48,10 @@ def alignment_figure(
     before: Image.Image, after: Image.Image, words: list[str], maps: Tensor, *, caption: str
 ) -> Image.Image:
     """The pictures first, then a column for each word with its map over both; the caption underneath."""
-    width = round(_CELL_HEIGHT * before.width / before.height)
-    pictures = [picture.convert("RGB").resize((width, _CELL_HEIGHT)) for picture in (before, after)]
-    columns = [("pictures", None), *zip(words, maps, strict=True)]
-    across = min(_COLUMNS, len(columns))
-    rows = -(-len(columns) // across)
-    row_height = _BAND + 2 * (_CELL_HEIGHT + _GAP)
-    full_width = across * (width + _GAP) + _GAP
-    lines = textwrap.wrap(f"caption: {caption}", width=max(20, full_width // 8))
-    sheet = Image.new("RGB", (full_width, rows * row_height + _BAND * len(lines) + _GAP), _PAPER)
-    pen, font = ImageDraw.Draw(sheet), ImageFont.load_default(size=15)
-    for number, (title, heat) in enumerate(columns):
-        left, top = _GAP + number % across * (width + _GAP), number // across * row_height
-        pen.text((left, top + 4), title, fill=_INK, font=font)
-        for side, picture in enumerate(pictures):
-            cell = picture if heat is None else heated(picture, heat[side])
-            sheet.paste(cell, (left, top + _BAND + side * (_CELL_HEIGHT + _GAP)))
-    for number, line in enumerate(lines):
-        pen.text((_GAP, rows * row_height + number * _BAND), line, fill=_INK, font=font)
-    return sheet
+    size = (round(_CELL_HEIGHT * before.width / before.height), _CELL_HEIGHT)
+    pictures = [picture.convert("RGB").resize(size) for picture in (before, after)]
+    shown = [
+        (word, [heated(picture, heat) for picture, heat in zip(pictures, both, strict=True)])
+        for word, both in zip(words, maps, strict=True)
+    ]
+    return figure([("pictures", pictures), *shown], [f"caption: {caption}"], across=_COLUMNS)

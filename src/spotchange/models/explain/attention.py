@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 
 import numpy as np
 import torch
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image
 from torch import Tensor, nn
 
+from spotchange.drawing import figure, label
 from spotchange.errors import ModelError
 from spotchange.models.clip4idc import Clip4idc
 
-_CELL_HEIGHT, _GAP, _BAND = 240, 8, 26
-_INK, _PAPER = (28, 28, 30), (255, 255, 255)
+_CELL_HEIGHT = 240
 # From dark violet over red to pale yellow: lightness alone tells strong from weak, also in grey print.
 _HEAT = np.array([(0, 0, 4), (87, 16, 110), (188, 55, 84), (249, 142, 9), (252, 255, 164)], dtype=np.float32)
 
@@ -60,29 +59,15 @@ def attention_figure(
     references: Sequence[str] = (),
 ) -> Image.Image:
     """Rows before and after; columns picture, last intra block, last inter block; sentences underneath."""
-    width = round(_CELL_HEIGHT * before.width / before.height)
-    pictures = [picture.resize((width, _CELL_HEIGHT), Image.Resampling.LANCZOS) for picture in (before, after)]
-    columns = ["picture", *(f"last {name} block" for name in maps)]
+    size = (round(_CELL_HEIGHT * before.width / before.height), _CELL_HEIGHT)
+    pictures = [picture.resize(size, Image.Resampling.LANCZOS) for picture in (before, after)]
     texts = [f"reference: {each}" for each in references] + ([f"caption: {caption}"] if caption is not None else [])
-    full_width = len(columns) * (width + _GAP) + _GAP
-    lines = [line for text in texts for line in textwrap.wrap(text, width=max(20, full_width // 8))]
-    height = _BAND + 2 * (_CELL_HEIGHT + _GAP) + _BAND * len(lines) + _GAP
-    sheet = Image.new("RGB", (full_width, height), _PAPER)
-    pen, font = ImageDraw.Draw(sheet), ImageFont.load_default(size=15)
-    for column, title in enumerate(columns):
-        left = _GAP + column * (width + _GAP)
-        pen.text((left, 5), title, fill=_INK, font=font)
-        for row, picture in enumerate(pictures):
-            cell = picture if column == 0 else heated(picture, list(maps.values())[column - 1][row])
-            top = _BAND + row * (_CELL_HEIGHT + _GAP)
-            sheet.paste(cell, (left, top))
-            if column == 0:
-                name = ("before", "after")[row]
-                pen.text((left + 6, top + 4), name, fill=_PAPER, font=font, stroke_width=2, stroke_fill=_INK)
-    for number, line in enumerate(lines):
-        top = _BAND + 2 * (_CELL_HEIGHT + _GAP) + number * _BAND
-        pen.text((_GAP, top), line, fill=_INK, font=font)
-    return sheet
+    named = [label(picture, name) for picture, name in zip(pictures, ("before", "after"), strict=True)]
+    shown = [
+        (f"last {name} block", [heated(picture, heat) for picture, heat in zip(pictures, both, strict=True)])
+        for name, both in maps.items()
+    ]
+    return figure([("picture", named), *shown], texts)
 
 
 def heated(picture: Image.Image, heat: Tensor) -> Image.Image:
