@@ -3,20 +3,26 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
-STAMP := $(VENV)/.installed
+LIGHT := $(VENV)/.light
+FULL := $(VENV)/.full
 
-.PHONY: setup demo test lint format fuzz smoke clean
-setup: $(STAMP)
+.PHONY: setup demo test lint format fuzz smoke mutants clean
+setup: $(FULL)
 
-# torch comes first and pinned, so that nothing pulls in another build of it.
-$(STAMP): pyproject.toml constraints.txt
+# What `pip install spotchange` brings: captions, comparisons and scores without torch.
+$(LIGHT): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) install -c constraints.txt setuptools wheel
+	$(PIP) install -c constraints.txt --no-build-isolation -e .
+	touch $@
+
+# torch comes first and pinned, so that nothing pulls in another build of it.
+$(FULL): $(LIGHT)
 	$(PIP) install -c constraints.txt torch
 	$(PIP) install -c constraints.txt --no-build-isolation -e '.[dev]'
 	touch $@
 
-demo: setup
+demo: $(LIGHT)
 	$(BIN)/spotchange caption src/spotchange/assets/examples/2_a_new_colour_before.jpg src/spotchange/assets/examples/2_a_new_colour_after.jpg --heatmap out/heatmap.png
 
 test: setup
@@ -40,6 +46,10 @@ fuzz: setup
 
 smoke: setup
 	PATH="$(CURDIR)/$(BIN):$$PATH" bash runs/smoke.sh
+
+# Mistakes that no test notices, in the modules that carry numbers: minutes, and no part of the gates.
+mutants: setup
+	$(BIN)/python benchmarks/mutants.py
 
 clean:
 	rm -rf $(VENV) build dist out .pytest_cache .mypy_cache .ruff_cache

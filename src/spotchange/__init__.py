@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +17,12 @@ if TYPE_CHECKING:
     from spotchange.errors import SpotchangeError
     from spotchange.results import CaptionResult, Region
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = ["CaptionOptions", "CaptionResult", "Captioner", "Region", "SpotchangeError", "__version__", "load"]
+
+# onnxruntime's official builds write a device id into the user's cache folder and report usage over the network unless
+# this is set before it is imported, by whichever of our modules or their libraries. Who wants that can set it to 0.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 # Resolved on first use, so that `import spotchange` and the command line's help stay instant.
 _HOMES = {

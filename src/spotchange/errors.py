@@ -48,4 +48,4 @@ class MissingExtraError(SpotchangeError):
     """An optional dependency is not installed."""
 
     def __init__(self, what: str, *, extra: str) -> None:
-        super().__init__(f"{what} needs the extra '{extra}'", hint=f"pip install 'spotchange[{extra}]'")
+        super().__init__(f"{what} needs the extra '{extra}': pip install 'spotchange[{extra}]'")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from spotchange.answering.captioner import Captioner
 from spotchange.answering.interface import Answerer
 from spotchange.errors import InputError, ModelError
-from spotchange.models.weights.bundled import BUNDLED, bundled_folder
+from spotchange.models.weights.bundled import BUNDLED, EVERYDAY, bundled_folder, everyday_folder, knows_everyday
 
 if TYPE_CHECKING:
     from spotchange.answering.model import ModelAnswerer
@@ -63,20 +63,52 @@ def model_answerer(
     model: str, *, device: str = "auto", threads: int | None = None, runtime: str = "auto"
 ) -> ModelAnswerer:
     """A model folder's network with its calibration."""
-    from spotchange.answering.calibration import read_calibration
-    from spotchange.answering.choose_runtime import load_runtime
-    from spotchange.answering.model import ModelAnswerer
+    from spotchange.answering.choose_runtime import start_runtime
 
     folder = model_folder(model)
-    network = load_runtime(folder, runtime=runtime, device=device, threads=threads)
+    network = start_runtime(folder, runtime=runtime, device=device, threads=threads)
+
+    # While the network is being loaded.
+    from spotchange.answering.calibration import read_calibration
+    from spotchange.answering.model import ModelAnswerer
+
     calibration, familiarity = read_calibration(folder)
-    return ModelAnswerer(network, calibration=calibration, familiarity=familiarity)
+    return ModelAnswerer(network(), calibration=calibration, familiarity=familiarity)
 
 
 def _folder_answerer(name: str, options: LoadOptions) -> Answerer:
     if options.model_options:
         raise InputError("--model-option is for vision-language models", hint="vlm:... or openai:...")
+    if name == BUNDLED and everyday_folder() is not None:
+        return _gated_answerer(options)
+    if knows_everyday(model_folder(name)):
+        return _everyday(model_folder(name), options)
     return model_answerer(name, device=options.device, threads=options.threads, runtime=options.runtime)
+
+
+def _gated_answerer(options: LoadOptions) -> Answerer:
+    """All that ships: each pair goes to the model that knows it, which is loaded when the first such pair comes."""
+    from spotchange.answering.gate import GatedAnswerer
+
+    return GatedAnswerer(
+        lambda: model_answerer(BUNDLED, device=options.device, threads=options.threads, runtime=options.runtime),
+        lambda: _everyday_answerer(EVERYDAY, options),
+        name=BUNDLED,
+    )
+
+
+def _everyday_answerer(name: str, options: LoadOptions) -> Answerer:
+    folder = everyday_folder()
+    if folder is None:
+        raise ModelError("this build carries no everyday model", hint="give a folder trained on that world")
+    return _everyday(folder, options)
+
+
+def _everyday(folder: Path, options: LoadOptions) -> Answerer:
+    from spotchange.answering.everyday import EverydayAnswerer
+    from spotchange.answering.torch_runtime import choose_device
+
+    return EverydayAnswerer.load(folder, device=choose_device(options.device))
 
 
 def _pixel_answerer(name: str, options: LoadOptions) -> Answerer:
@@ -93,6 +125,7 @@ def _vlm_answerer(name: str, options: LoadOptions) -> Answerer:
 
 # Everything that answers beside our own models. A name that is not here is a model folder, or the bundled one.
 ANSWERERS: dict[str, Factory] = {
+    EVERYDAY: _everyday_answerer,
     "pixels": _pixel_answerer,
     "vlm": _vlm_answerer,
     "openai": _vlm_answerer,

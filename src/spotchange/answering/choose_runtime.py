@@ -5,12 +5,13 @@ from __future__ import annotations
 import ctypes
 import re
 import sys
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from spotchange.errors import InputError, MissingExtraError, ModelError
-from spotchange.models.export.manifest import MANIFEST
+from spotchange.models.export.layout import MANIFEST
 
 if TYPE_CHECKING:
     from spotchange.answering.runtime import ModelRuntime
@@ -19,12 +20,23 @@ RuntimeName = Literal["auto", "onnx", "torch"]
 RUNTIMES: tuple[RuntimeName, ...] = ("auto", "onnx", "torch")
 
 
-def load_runtime(folder: Path, *, runtime: str, device: str, threads: int | None) -> ModelRuntime:
-    """The folder's network, ready to run."""
-    if chosen_runtime(folder, runtime=runtime, device=device) == "onnx":
+def start_runtime(folder: Path, *, runtime: str, device: str, threads: int | None) -> Callable[[], ModelRuntime]:
+    """Begin to load the folder's network; what is returned waits for it, and raises what went wrong."""
+    if chosen_runtime(folder, runtime=runtime, device=device) == "torch":
+        return lambda: _torch_runtime(folder, device, threads)
+    from spotchange.answering.onnx_graphs import OpenGraphs
+
+    graphs = OpenGraphs(folder, threads=threads)
+
+    def finish() -> ModelRuntime:
         from spotchange.answering.onnx_runtime import OnnxRuntime
 
-        return OnnxRuntime(folder, threads=threads)
+        return OnnxRuntime(folder, graphs)
+
+    return finish
+
+
+def _torch_runtime(folder: Path, device: str, threads: int | None) -> ModelRuntime:
     if find_spec("torch") is None:
         raise MissingExtraError("running this model on torch", extra="train")
     import torch

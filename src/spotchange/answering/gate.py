@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -16,12 +16,16 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
+from spotchange.answering.ignore import without_heat
 from spotchange.answering.interface import Answer, Answerer, AnswererCard, CaptionOptions
+from spotchange.answering.obvious import OBVIOUS, difference_map
 from spotchange.answering.pair import ImagePair
-from spotchange.answering.pixels import answer_from_pixels, is_photo
+from spotchange.answering.pixels import answer_from_pixels, equal_neighbours
+from spotchange.answering.regions import boxes_of, places
 
 SCENES, EVERYDAY, PIXELS = "scenes", "everyday", "pixels"
 _THUMBNAIL = (12, 8)
+_PAGE = 0.72  # of neighbouring pixels exactly equal: pages and drawings have more, even smooth JPEG photos less
 MISSED = "the model saw no change here, the pixels did: look at the marked places"
 
 
@@ -65,7 +69,8 @@ def route(pair: ImagePair) -> str:
     likeness = (judge.probability(pair.before.pil) + judge.probability(pair.after.pil)) / 2
     if likeness >= 0.5:
         return SCENES
-    return EVERYDAY if is_photo(pair) else PIXELS
+    page = all(equal_neighbours(image) >= _PAGE for image in (pair.before, pair.after))
+    return PIXELS if page else EVERYDAY
 
 
 class GatedAnswerer:
@@ -115,12 +120,26 @@ class GatedAnswerer:
 
 
 def _with_missed(answer: Answer, options: CaptionOptions) -> Answer:
-    """The answer, or the comparison's where the model calls a pair unchanged that the aligned pixels call changed."""
+    """The answer, or what the pixels show where the model calls a pair unchanged that is obviously not the same."""
     if answer.result.changed or answer.result.identical or options.threshold is not None:
         return answer
-    from dataclasses import replace
-
-    compared = answer_from_pixels(answer.pair, options)
-    if not compared.result.changed:
+    apart = without_heat(np.stack([difference_map(answer.pair)] * 2), answer.pair.before.size, options.ignore)
+    if apart.max() < OBVIOUS:
         return answer
-    return replace(compared, result=replace(compared.result, warnings=(*compared.result.warnings, MISSED)))
+    heat = np.clip(apart / (2 * OBVIOUS), 0, 1).astype(np.float32)
+    regions = tuple(
+        region
+        for image, side, size in (("before", 0, answer.pair.before.size), ("after", 1, answer.pair.after.size))
+        for region in boxes_of(heat[side], heat[side] >= 0.5, image=image, size=size)  # type: ignore[arg-type]
+    )
+    where = " and ".join(places([region for region in regions if region.image == "after"], answer.pair.after.size)[:3])
+    result = replace(
+        answer.result,
+        caption=f"something has changed: {where}",
+        changed=True,
+        change_type=None,
+        regions=regions,
+        source="pixels",
+        warnings=(*answer.result.warnings, MISSED),
+    )
+    return replace(answer, result=result, heat=heat)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,34 +11,33 @@ import numpy.typing as npt
 from PIL import Image
 
 from spotchange.answering.interface import AnswererCard
+from spotchange.answering.onnx_graphs import OpenGraphs, Session
 from spotchange.answering.runtime import Encoded, alternatives
 from spotchange.errors import ModelError
 from spotchange.models.decoding import search
 from spotchange.models.decoding.arrays import NumpyArrays
-from spotchange.models.export.manifest import DECODER_STEP, ENCODER, OnnxManifest
+from spotchange.models.export.layout import DECODER_STEP, ENCODER
+from spotchange.models.export.manifest import OnnxManifest
 from spotchange.models.interface import DecodingOptions
 from spotchange.models.weights.description import read_description
 from spotchange.results import Alternative
 
 Ids = npt.NDArray[np.int64]
-Session = Any  # onnxruntime has no types
 
 
 class OnnxRuntime:
     """`ModelRuntime` on onnxruntime's CPU provider. Calls from several threads share its thread pool."""
 
-    workers = 1  # onnxruntime spreads a batch over its threads better than parts of it would be
+    workers = 1  # it spreads the work over its threads itself
 
-    def __init__(self, folder: Path, *, threads: int | None = None) -> None:
+    def __init__(self, folder: Path, graphs: OpenGraphs) -> None:
         self.manifest = OnnxManifest.read(folder)
-        # Checksums, both graphs and the tokenizer have nothing to do with each other, and none needs the GIL for long.
-        with ThreadPoolExecutor(max_workers=3) as pool:
-            checked = pool.submit(self.manifest.check, folder)
-            encoder = pool.submit(open_session, folder / ENCODER, threads)
-            decoder = pool.submit(open_session, folder / DECODER_STEP, threads)
-            self.description = read_description(folder)
-            checked.result()  # first: a damaged file is a better reason than what a graph says of it
-            self._encoder, self._decoder = encoder.result(), decoder.result()
+        self.description = read_description(folder)
+        self.manifest.check(folder)  # first: a damaged file is a better reason than what a graph says of it
+        self._encoder, self._decoder = graphs.result()
+        # The tokens of one pair keep two threads busy. More at a time fill memory (851 MiB for 16, 276 for one) and
+        # gain nothing: what a layer makes of one pair still lies in the cache when the next layer reads it.
+        self._pairs_at_a_time = max(1, graphs.threads // 2)
         check_shapes(self._encoder, self._decoder, self.manifest, folder)
 
     @property
@@ -62,11 +59,16 @@ class OnnxRuntime:
         return found
 
     def encode(self, before: Sequence[Image.Image], after: Sequence[Image.Image]) -> Encoded:
-        images = {
-            "before": self.description.preprocessor.arrays(before),
-            "after": self.description.preprocessor.arrays(after),
-        }
-        outputs = dict(zip(self.manifest.encoder_outputs, self._encoder.run(None, images), strict=True))
+        size, preprocess = self._pairs_at_a_time, self.description.preprocessor.arrays
+        parts = [
+            self._encoder.run(
+                None,
+                {"before": preprocess(before[start : start + size]), "after": preprocess(after[start : start + size])},
+            )
+            for start in range(0, len(before), size)
+        ]
+        values = parts[0] if len(parts) == 1 else [np.concatenate(each) for each in zip(*parts, strict=True)]
+        outputs = dict(zip(self.manifest.encoder_outputs, values, strict=True))
         return Encoded(
             change_logits=outputs.pop("change_logits", None),
             heat=outputs.pop("heat"),
@@ -113,26 +115,6 @@ class OnnxSteps:
         """Let row i go on from the history of row `rows[i]`."""
         if not np.array_equal(rows, np.arange(len(rows))):
             self._past = [each.reshape(len(rows), *each.shape[2:])[rows].reshape(each.shape) for each in self._past]
-
-
-def open_session(path: Path, threads: int | None) -> Session:
-    """A graph, ready to run on `threads` CPU threads (all that this process may use)."""
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads or usable_cores()
-    options.log_severity_level = 3  # its warnings are about what it optimised
-    try:
-        return onnxruntime.InferenceSession(os.fspath(path), options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # onnxruntime's errors share no base
-        reason = " ".join(str(error).split())[:200]
-        hint = f"this is onnxruntime {onnxruntime.__version__}; onnx.json says which one the graph was checked with"
-        raise ModelError(f"onnxruntime cannot open {path}: {reason}", hint=hint) from error
-
-
-def usable_cores() -> int:
-    """CPU cores this process may use, which in a container can be fewer than the machine has."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def check_shapes(encoder: Session, decoder: Session, manifest: OnnxManifest, folder: Path) -> None:

@@ -6,13 +6,16 @@ import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from spotchange.answering.interface import Answer, AnswererCard, CaptionOptions, Heat
 from spotchange.answering.pair import ImagePair, LazyImage
-from spotchange.comparison import Comparison, ComparisonOptions, compare
 from spotchange.results import CaptionResult, Region
+
+if TYPE_CHECKING:
+    from spotchange.comparison import Comparison, ComparisonOptions
 
 HEAT_CELLS = 64  # along the longer side
 FLAT_SHARE = 0.35  # of neighbouring pixels that are exactly equal: screenshots have more, photographs less
@@ -47,6 +50,8 @@ def answer_from_pixels(
     pair: ImagePair, options: CaptionOptions, comparison_options: ComparisonOptions | None = None
 ) -> Answer:
     """What the pixels alone tell; `options.ignore` is added to the comparison's own."""
+    from spotchange.comparison import ComparisonOptions, compare  # here: most answers of a model need no comparison
+
     started = time.perf_counter()
     chosen = comparison_options or ComparisonOptions(preset="photos" if is_photo(pair) else "exact")
     chosen = replace(chosen, ignore=(*chosen.ignore, *options.ignore))
@@ -102,10 +107,11 @@ def heat_of(found: Comparison) -> Heat:
 
 def is_photo(pair: ImagePair) -> bool:
     """Whether both images look like photographs: sensor noise leaves few neighbours exactly equal."""
-    return all(_equal_neighbours(image) < FLAT_SHARE for image in (pair.before, pair.after))
+    return all(equal_neighbours(image) < FLAT_SHARE for image in (pair.before, pair.after))
 
 
-def _equal_neighbours(image: LazyImage) -> float:
+def equal_neighbours(image: LazyImage) -> float:
+    """Share of neighbouring pixels that are exactly equal."""
     pixels = image.pixels
     step = max(1, pixels.shape[0] // 256)  # some rows tell as much as all
     rows = pixels[::step]

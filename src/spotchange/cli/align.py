@@ -23,7 +23,7 @@ def align(
     if out.suffix.lower() != ".png":
         raise InputError(f"--out {out} must end in .png")
 
-    from spotchange.answering.build import model_folder
+    from spotchange.answering import model_folder
     from spotchange.answering.torch_runtime import choose_device
     from spotchange.files import atomic_path
     from spotchange.images import read_pair

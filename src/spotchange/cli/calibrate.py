@@ -1,4 +1,4 @@
-"""`spotchange models calibrate` and `export`: what happens to a model between training and shipping."""
+"""`spotchange models calibrate`: how a model's outputs become verdicts, fitted on validation pairs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from spotchange.cli.output import print_json, print_line
-from spotchange.errors import InputError
 
 
 def calibrate(
@@ -22,8 +21,9 @@ def calibrate(
     as_json: Annotated[bool, typer.Option("--json", help="Print the fitted numbers as JSON.")] = False,
 ) -> None:
     """Fit change score, threshold, familiarity and word penalties on validation pairs."""
-    from spotchange.answering.build import model_answerer, model_folder
-    from spotchange.data.metadata import read_manifest, read_rows
+    from spotchange.answering import model_folder
+    from spotchange.answering.build import model_answerer
+    from spotchange.data import read_manifest, read_rows
     from spotchange.evaluation.calibrate import collect, fit, report, write
 
     runtime = model_answerer(model, device=device).runtime
@@ -44,51 +44,3 @@ def calibrate(
             f"calibration error {values['expected_calibration_error']:.4f}, "
             f"called unfamiliar {values['called_unfamiliar']:.4f}"
         )
-
-
-def export(
-    models: Annotated[
-        list[str], typer.Argument(metavar="MODEL...", help="A model folder, such as RUN/best; of several, the mean.")
-    ],
-    out: Annotated[Path, typer.Option(help="Folder to write.")],
-    stored: Annotated[str, typer.Option(help="How weights are stored: float32, float16 or bfloat16.")] = "float16",
-    shard_mib: Annotated[int, typer.Option(min=1, help="Largest weight file, in MiB.")] = 15,
-    keep_text_encoder: Annotated[bool, typer.Option(help="Keep what only retrieval needs.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace the model that --out holds.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON.")] = False,
-) -> None:
-    """Write a small copy of a model for captioning: half precision, in shards, without the text encoder.
-
-    Several models that were trained from one start (other seeds of a last stage) become the mean of their weights.
-    """
-    from spotchange.answering import model_folder
-    from spotchange.answering.calibration import CALIBRATION_FILE, FAMILIARITY_FILE
-    from spotchange.files import write_bytes
-    from spotchange.models.weights.averaging import average
-    from spotchange.models.weights.folder import check_replaceable, save_model
-
-    if stored not in {"float32", "float16", "bfloat16"}:
-        raise InputError(f"--stored {stored!r}: choose float32, float16 or bfloat16")
-    check_replaceable(out, force=force)
-    folders = [model_folder(name) for name in models]
-    folder, loaded = folders[0], average(folders)
-    # The mean of several models has other features than each: it has to be calibrated itself.
-    kept = ("recipe.yaml", "README.md", *((CALIBRATION_FILE,) if len(folders) == 1 else ()))
-    save_model(
-        out,
-        model=loaded.model,
-        settings=loaded.settings,
-        tokenizer=loaded.tokenizer,
-        preprocessor=loaded.preprocessor,
-        texts={name: (folder / name).read_text(encoding="utf-8") for name in kept if (folder / name).is_file()},
-        stored=stored,
-        max_shard_bytes=shard_mib * 2**20,
-        keep_text_encoder=keep_text_encoder,
-    )
-    if len(folders) == 1 and (folder / FAMILIARITY_FILE).is_file():
-        write_bytes(out / FAMILIARITY_FILE, (folder / FAMILIARITY_FILE).read_bytes())
-    size = sum(path.stat().st_size for path in out.iterdir())
-    if as_json:
-        print_json({"out": str(out), "bytes": size})
-    else:
-        print_line(f"{out}: {size / 2**20:.1f} MiB")

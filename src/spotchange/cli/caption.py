@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from spotchange.cli.decoding import Decode
-from spotchange.cli.model_options import MODEL_HELP, ModelOptions, parse_options
+from spotchange.cli.model_options import MODEL_HELP, ModelOptions, Runtime, parse_options
 from spotchange.cli.output import notes, print_json, print_line, progress
 from spotchange.errors import InputError
 from spotchange.results import Box
@@ -38,6 +38,7 @@ def caption(
     ignore: Annotated[list[str] | None, typer.Option(help="Leave out the rectangle x,y,w,h; may be repeated.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     threads: Annotated[int | None, typer.Option(min=1, max=1024, help="CPU threads to use.")] = None,
+    runtime: Runtime = "auto",
     batch_size: Annotated[int, typer.Option(min=1, help="Pairs computed together.")] = BATCH_SIZE,
     fail_on_change: Annotated[bool, typer.Option("--fail-on-change", help="Exit with 1 if something changed.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace what --out holds; every pair is looked at.")] = False,
@@ -62,7 +63,7 @@ def caption(
     beams = 1 if decode is Decode.GREEDY else beam
     options = CaptionOptions(beams=beams, max_words=max_words, threshold=threshold, ignore=boxes)
     model_options = parse_options(model_option)
-    captioner = load(model, device=device, threads=threads, model_options=model_options)
+    captioner = load(model, device=device, threads=threads, runtime=runtime, model_options=model_options)
     if out is not None:
         results = _write_many(captioner, named, out, options, batch_size, model=(model, model_options), force=force)
     elif many:

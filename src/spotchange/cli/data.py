@@ -98,7 +98,7 @@ def preview(
     as_json: AsJson = False,
 ) -> None:
     """Draw a contact sheet of pairs with their captions and boxes."""
-    from spotchange.data.metadata import list_splits, read_rows
+    from spotchange.data import list_splits, read_rows
     from spotchange.data.preview import pick_rows, write_preview
     from spotchange.errors import DataError
 

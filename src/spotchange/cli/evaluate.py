@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from spotchange.cli.decoding import Decode
-from spotchange.cli.model_options import MODEL_HELP, ModelOptions, parse_options
+from spotchange.cli.model_options import MODEL_HELP, ModelOptions, Runtime, parse_options
 from spotchange.cli.output import notes, print_json, progress, show_tables, tables
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from spotchange.data import Row
-    from spotchange.evaluation.run import Evaluation
+    from spotchange.evaluation import Evaluation
 
 
 def evaluate(
@@ -37,6 +37,7 @@ def evaluate(
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first N pairs.")] = None,
     model_option: ModelOptions = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    runtime: Runtime = "auto",
     batch_size: Annotated[int, typer.Option(min=1, help="Pairs computed together.")] = 16,
     decode: Annotated[Decode, typer.Option(help="greedy, as the papers decode, or beam.")] = Decode.BEAM,
     beam: Annotated[int, typer.Option(min=1, max=32, help="Sentences kept while searching.")] = 3,
@@ -45,11 +46,13 @@ def evaluate(
     seed: Annotated[int, typer.Option(min=0, help="Seed of intervals and tests.")] = 0,
 ) -> None:
     """Caption a split and measure: standard metrics, verdicts, facts, pointing; in total and by change type."""
+    from spotchange.evaluation import EvaluationOptions
+    from spotchange.evaluation import evaluate as run
     from spotchange.evaluation.predictions import SystemOutputs, outputs_of
-    from spotchange.evaluation.run import EvaluationOptions
-    from spotchange.evaluation.run import evaluate as run
 
     beams = 1 if decode is Decode.GREEDY else beam
+    if retrieval and runtime == "auto":
+        runtime = "torch"  # graphs are exported for captions only
     options = EvaluationOptions(
         split=split,
         compare=compare,
@@ -58,6 +61,7 @@ def evaluate(
         limit=limit,
         protocol=protocol,
         device=device,
+        runtime=runtime,
         batch_size=batch_size,
         beams=beams,
         max_words=max_words,
@@ -72,6 +76,7 @@ def evaluate(
                 name,
                 rows,
                 device=device,
+                runtime=runtime,
                 model_options=parse_options(model_option),
                 batch_size=batch_size,
                 beams=beams,

@@ -9,9 +9,11 @@ import tempfile
 import traceback
 from typing import Any
 
+from spotchange.cli.extras import missing_extra
 from spotchange.cli.output import print_error
 from spotchange.errors import InputError, SpotchangeError
 
+GROUPS = ("data", "models", "config", "scenes")
 BAD_INPUT, OUR_MISTAKE, INTERRUPTED = 2, 70, 130
 # What the machine refuses rather than what we do wrong.
 _OF_THE_MACHINE = (
@@ -42,6 +44,8 @@ def _as_input_error(error: BaseException) -> SpotchangeError | None:
     """What a user can repair, as such an error."""
     if isinstance(error, SpotchangeError):
         return error
+    if isinstance(error, ModuleNotFoundError):
+        return missing_extra(error, _verb(sys.argv[1:]))
     usage: Any = error
     if hasattr(error, "format_message") and hasattr(error, "exit_code"):  # a wrong option, in the framework's words
         context = getattr(usage, "ctx", None)
@@ -60,6 +64,11 @@ def _as_input_error(error: BaseException) -> SpotchangeError | None:
             f"a text or a name of a file is not UTF-8 ({error.reason})" if hasattr(error, "reason") else str(error)
         )
     return None
+
+
+def _verb(arguments: list[str]) -> str:
+    """The words of the command line that name what was asked for: `train`, `data cache`."""
+    return " ".join(arguments[: 2 if arguments and arguments[0] in GROUPS else 1])
 
 
 def _summary(error: BaseException) -> str:

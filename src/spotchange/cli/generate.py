@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from spotchange.cli.generate_everyday import everyday_split
 from spotchange.cli.output import notes, print_json, progress
-from spotchange.config.base import apply_override
-from spotchange.config.scenes import SPLIT_SCENES, DatasetPlan, proportional_scenes, scene_preset
 from spotchange.errors import InputError
+
+if TYPE_CHECKING:
+    from spotchange.config.scenes import DatasetPlan
 
 ALL = "all"
 MOST_SCENES = 10_000_000  # 140 times what the official set has
@@ -126,6 +127,9 @@ def pick_device(name: str) -> str:
 
 
 def _scene_values(preset: str, changes: str | None, overrides: list[str]) -> dict[str, Any]:
+    from spotchange.config.base import apply_override
+    from spotchange.config.scenes import scene_preset
+
     values: dict[str, Any] = {} if changes is None else {"changes": changes}
     for override in overrides:
         apply_override(values, override)
@@ -133,6 +137,8 @@ def _scene_values(preset: str, changes: str | None, overrides: list[str]) -> dic
 
 
 def _plans(split: str, values: dict[str, Any]) -> list[DatasetPlan]:
+    from spotchange.config.scenes import SPLIT_SCENES, DatasetPlan
+
     splits = list(SPLIT_SCENES) if split == ALL else [split]
     if not set(splits) <= set(SPLIT_SCENES):
         raise InputError(f"unknown split '{split}'", hint=f"use {', '.join(SPLIT_SCENES)} or {ALL}")
@@ -141,6 +147,8 @@ def _plans(split: str, values: dict[str, Any]) -> list[DatasetPlan]:
 
 def _scenes(split: str, pairs: int | None) -> dict[str, int]:
     """How many scenes each split gets."""
+    from spotchange.config.scenes import SPLIT_SCENES, proportional_scenes
+
     if pairs is None:
         return dict(SPLIT_SCENES)
     if pairs > 2 * MOST_SCENES:

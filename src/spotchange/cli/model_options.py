@@ -1,8 +1,8 @@
-"""`--model` and `--model-option`, the same for every verb that answers."""
+"""`--model`, `--model-option` and `--runtime`, the same for every verb that answers."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -12,6 +12,11 @@ MODEL_HELP = "A model folder, bundled, pixels, vlm:FOLDER_OR_HUB_NAME or openai:
 ModelOptions = Annotated[
     list[str] | None,
     typer.Option("--model-option", metavar="KEY=VALUE", help="For vlm: and openai: (prompt=..., hints=true ...)."),
+]
+
+Runtime = Annotated[
+    Literal["auto", "onnx", "torch"],
+    typer.Option("--runtime", help="What computes: auto takes torch where there is a GPU, else onnxruntime."),
 ]
 
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from spotchange.cli.align import align
-from spotchange.cli.calibrate import calibrate, export
+from spotchange.cli.calibrate import calibrate
+from spotchange.cli.export import export
 from spotchange.cli.help import PlainGroup
 from spotchange.cli.output import notes, print_json, print_line, tables
 from spotchange.errors import InputError
@@ -48,7 +49,7 @@ def show(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show what a model folder holds: architecture, sizes, words, kinds of change."""
-    from spotchange.answering.build import model_folder
+    from spotchange.answering import model_folder
     from spotchange.models.weights.folder import load_model
 
     folder = model_folder(model)
@@ -166,7 +167,7 @@ def attention(
     as_json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON.")] = False,
 ) -> None:
     """Draw where the class tokens look, before and after the pictures meet."""
-    from spotchange.answering.build import model_folder
+    from spotchange.answering import model_folder
     from spotchange.answering.torch_runtime import choose_device
     from spotchange.files import atomic_path
     from spotchange.images import read_pair

@@ -44,21 +44,21 @@ def _captions_for_pair(
     before: Path, after: Path, sentences: list[str], model: str, device: str
 ) -> list[dict[str, Any]]:
     from spotchange.answering import load
-    from spotchange.evaluation.retrieval import rank_captions
+    from spotchange.evaluation import rank_captions
 
-    found = rank_captions(load(model, device=device), (before, after), sentences)
+    found = rank_captions(load(model, device=device, runtime="torch"), (before, after), sentences)
     return [{"caption": text, "similarity": round(similarity, 4)} for text, similarity in found]
 
 
 def _pairs_for_text(text: str, manifest: Path, model: str, device: str) -> list[dict[str, Any]]:
     from spotchange.answering import load
     from spotchange.answering.batch import pairs_from_manifest
-    from spotchange.evaluation.retrieval import rank_pairs
+    from spotchange.evaluation import rank_pairs
 
     named = pairs_from_manifest(manifest)
     if not named:
         raise InputError(f"{manifest} holds no pair")
-    found = rank_pairs(load(model, device=device), text, [(each.before, each.after) for each in named])
+    found = rank_pairs(load(model, device=device, runtime="torch"), text, [(each.before, each.after) for each in named])
     return [{"id": named[place].id, "similarity": round(similarity, 4)} for place, similarity in found]
 
 

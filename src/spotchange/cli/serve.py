@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from spotchange.cli.model_options import MODEL_HELP, ModelOptions, parse_options
+from spotchange.cli.model_options import MODEL_HELP, ModelOptions, Runtime, parse_options
 
 
 def serve(
@@ -19,6 +19,7 @@ def serve(
     model_option: ModelOptions = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     threads: Annotated[int | None, typer.Option(min=1, max=1024, help="CPU threads to use.")] = None,
+    runtime: Runtime = "auto",
     batch_size: Annotated[int, typer.Option(min=1, max=256, help="Pairs computed together at most.")] = 16,
     window: Annotated[float, typer.Option(min=0, max=1000, help="Milliseconds to wait for more pairs.")] = 4.0,
     places: Annotated[int, typer.Option(min=1, help="Pairs accepted at a time; more are answered with 503.")] = 128,
@@ -52,5 +53,5 @@ def serve(
         allowed_hosts=tuple(allow_host or ()),
         page=page,
     )
-    options = LoadOptions(device=device, threads=threads, model_options=parse_options(model_option))
+    options = LoadOptions(device=device, threads=threads, runtime=runtime, model_options=parse_options(model_option))
     run_server(settings, model=model, options=options)

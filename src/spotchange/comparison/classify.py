@@ -15,6 +15,8 @@ from spotchange.comparison.textlike import looks_like_text
 from spotchange.results import Box
 
 NEARLY_ALL = 0.93  # of the pixels an explanation must cover to be believed at once
+ALL_LETTERS = 0.985
+SAME_OUTLINE = 0.8
 MOSTLY = 0.72
 LIKE = 0.55  # correlation of two shapes of different size that are the same thing
 
@@ -28,11 +30,14 @@ def classify(patch: Patch, size: tuple[int, int], *, lines: Patch | None = None)
     if finding is not None:
         return [finding]
     moved, share = _moved(patch, size)
-    if moved is not None and share >= NEARLY_ALL:
+    # A letter of a word that moved on is little ink and another text.
+    text = patch.one_ink and all(looks_like_text(ink & patch.mask) for ink in patch.inks)
+    if moved is not None and share >= (ALL_LETTERS if text else NEARLY_ALL):
         return [moved]
     parts = describe_parts(lines or patch, size)
     # Most may have moved because of something that came or went between: the parts tell.
-    if parts and (moved is None or parts[0].kind in ("inserted", "removed", "appeared", "disappeared", "swapped")):
+    came_or_went = ("inserted", "removed", "appeared", "disappeared", "swapped")
+    if parts and (moved is None or parts[0].kind in came_or_went or (text and share >= NEARLY_ALL)):
         return parts
     return [moved] if moved else []
 
@@ -105,9 +110,12 @@ def _recoloured(patch: Patch, size: tuple[int, int]) -> Finding | None:
     certain, pairs = patch.colour_map()
     if certain < NEARLY_ALL:
         error, difference = patch.colour_error()
-        if patch.pixels < 24 or error > 0.12 * difference + 1.5:
+        if patch.pixels < 24 or error > 0.12 * difference + 1.5 or not _same_outline(patch):
             return None
     counted = sum(pixels for _, _, pixels in pairs)
+    shares = {(old, new): pixels / counted for old, new, pixels in pairs}
+    if any(shares.get((new, old), 0) > 0.1 and share > 0.1 for (old, new), share in shares.items()):
+        return None  # one colour for another and back: something moved over its ground
     old, new, most = pairs[0]
     if most < 0.5 * counted and patch.ground is not None:
         # Of smoothed letters, the pair furthest from the ground is the colour of the ink.
@@ -124,6 +132,12 @@ def _recoloured(patch: Patch, size: tuple[int, int]) -> Finding | None:
         pixels=patch.pixels,
         colours=names,
     )
+
+
+def _same_outline(patch: Patch) -> bool:
+    """Whether the ink of both sides covers the same pixels, where there is a ground to tell it from."""
+    one, other = patch.inks
+    return bool(np.count_nonzero(one & other) >= SAME_OUTLINE * np.count_nonzero(one | other))
 
 
 def _moved(patch: Patch, size: tuple[int, int]) -> tuple[Finding | None, float]:

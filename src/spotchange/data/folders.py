@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from spotchange.errors import DataError
+from spotchange.files import new_folder
 
 
 def refuse_used_folder(out: Path) -> None:
@@ -19,27 +19,11 @@ def refuse_used_folder(out: Path) -> None:
 
 
 @contextmanager
-def new_folder(out: Path) -> Iterator[Path]:
-    """Yield a temporary folder beside `out`; it gets that name on success and is deleted on any failure."""
+def new_data_set(out: Path) -> Iterator[Path]:
+    """Yield a folder that gets the name `out`, where nothing is yet, on success."""
     refuse_used_folder(out)
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        building = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}."))
-    except OSError as error:
-        raise DataError(f"cannot write {out}: {error.strerror or error}") from error
-    try:
+    with new_folder(out) as building:
         yield building
-        # mkdtemp makes folders private; give the result the permissions a plain mkdir() would.
-        umask = os.umask(0)
-        os.umask(umask)
-        building.chmod(0o777 & ~umask)
-        if out.exists():
-            out.rmdir()
-        os.replace(building, out)
-    except OSError as error:
-        raise DataError(f"cannot write {out}: {error.strerror or error}") from error
-    finally:
-        shutil.rmtree(building, ignore_errors=True)
 
 
 def place_picture(path: Path, target: Path, *, copy: bool = False) -> None:

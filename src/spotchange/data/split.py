@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from spotchange.data.folders import new_folder, place_picture
+from spotchange.data.folders import new_data_set, place_picture
 from spotchange.data.metadata import METADATA, Row, list_splits, read_rows, write_rows
 from spotchange.errors import DataError
 
@@ -28,7 +28,7 @@ def hold_out(
     held = set(scenes[: round(share * len(scenes))])
     if not held or len(held) == len(scenes):
         raise DataError(f"a share of {share} of {len(scenes)} scenes leaves one side empty")
-    with new_folder(Path(out)) as building:
+    with new_data_set(Path(out)) as building:
         counts = {}
         for split, wanted in (("train", False), ("val", True)):
             rows = (row for row in read_rows(data_dir, "train") if (_scene(row) in held) is wanted)

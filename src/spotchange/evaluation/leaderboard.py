@@ -17,9 +17,16 @@ import numpy as np
 from spotchange.errors import DataError, InputError
 from spotchange.evaluation.published import PublishedRow, published_rows
 from spotchange.evaluation.trained_run import TrainedRun, read_run
-from spotchange.metrics import Comparison, Scorer, best_constant, bootstrap_intervals, paired_comparison
+from spotchange.metrics import (
+    Comparison,
+    Scorer,
+    Summable,
+    best_constant,
+    bootstrap_intervals,
+    mean_of,
+    paired_comparison,
+)
 from spotchange.metrics.correlation import rank_correlation
-from spotchange.metrics.resampling import Summable, mean_of
 from spotchange.pairs import CHANGE_TYPES
 
 CAPTIONS = "captions.jsonl"

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from spotchange.data import Row
 from spotchange.errors import InputError
-from spotchange.language.checker import change_type_of, says_no_change
+from spotchange.language import change_type_of, says_no_change
 from spotchange.metrics import ConstantCaption, read_results
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ def outputs_of(
     rows: Sequence[Row],
     *,
     device: str = "auto",
+    runtime: str = "auto",
     model_options: Mapping[str, str] | None = None,
     batch_size: int = 16,
     beams: int = 3,
@@ -65,6 +66,7 @@ def outputs_of(
         system: a model folder, "bundled", or a file of captions such as `spotchange caption --pairs --out` writes.
         rows: the pairs.
         device: where a model computes.
+        runtime: what computes it: auto, onnx or torch.
         model_options: settings of a vision-language model.
         batch_size: pairs computed together.
         beams: sentences kept while searching; 1: greedy.
@@ -77,7 +79,7 @@ def outputs_of(
         return answered
     from spotchange.answering import load  # here: captions from a file need no torch
 
-    captioner = load(system, device=device, model_options=model_options)
+    captioner = load(system, device=device, runtime=runtime, model_options=model_options)
     return outputs_from_model(
         captioner,
         rows,

@@ -37,6 +37,7 @@ class EvaluationOptions:
     protocol: str | None = None
     """How the set's papers make references of its sentences (see `data.protocols`); None: each as it stands."""
     device: str = "auto"
+    runtime: str = "auto"
     batch_size: int = 16
     beams: int = 3
     """Sentences kept while searching; 1: greedy decoding, as published."""
@@ -172,6 +173,7 @@ def _answerer(options: EvaluationOptions) -> Callable[[str, Sequence[Row]], Syst
             name,
             rows,
             device=options.device,
+            runtime=options.runtime,
             batch_size=options.batch_size,
             beams=options.beams,
             max_words=options.max_words,

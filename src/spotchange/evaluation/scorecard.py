@@ -12,8 +12,7 @@ from spotchange.evaluation.facts import ALL_ATTRIBUTES, FACTS, Scenes, fact_valu
 from spotchange.evaluation.pointing import pointing_values
 from spotchange.evaluation.predictions import Output, SystemOutputs
 from spotchange.evaluation.verdicts import NO_CHANGE, confusion, verdict_scores, verdict_summables
-from spotchange.metrics import Scorer, bootstrap_intervals
-from spotchange.metrics.resampling import Summable, mean_of
+from spotchange.metrics import Scorer, Summable, bootstrap_intervals, mean_of
 from spotchange.pairs import CHANGE_TYPES
 
 CHANGED = "changed"  # all pairs with a change, whatever its type

@@ -8,7 +8,7 @@ import numpy as np
 
 from spotchange.data import Row
 from spotchange.evaluation.predictions import Output
-from spotchange.metrics.resampling import Summable, mean_of
+from spotchange.metrics import Summable, mean_of
 from spotchange.pairs import CHANGE_TYPES
 
 NO_CHANGE = "none"

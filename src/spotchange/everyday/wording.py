@@ -128,7 +128,8 @@ def _tables(device: torch.device) -> dict[str, Tensor]:
         starts[name] = len(phrases)
         phrases += list(texts)
     names = list(FACTS)
-    phrase, asked, first, count = [], [], [], []
+    phrase: list[list[int]] = []
+    asked, first, count = [], [], []
     for kind in KINDS:
         first.append(len(phrase))
         count.append(len(FRAMES[kind]))

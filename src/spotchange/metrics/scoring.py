@@ -66,7 +66,7 @@ class Scorer:
 
             return Meteor()
         except MissingExtraError as error:
-            self.notes.append(f"METEOR is left out: {error.message}; get it with {error.hint}")
+            self.notes.append(f"METEOR is left out: {error.message}")
             return None
 
     def score(self, predictions: Mapping[str, str], **signature_parts: str | None) -> ScoreResult:

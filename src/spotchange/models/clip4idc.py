@@ -6,7 +6,7 @@ The baselines are the same composition of other parts; `build.py` says which.
 from __future__ import annotations
 
 import math
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +23,9 @@ from spotchange.models.text_encoder import TextEncoder, WordEmbedding
 from spotchange.models.vision.heads import ChangeHead, PatchChangeHead
 from spotchange.models.vision.pair_encoder import PairEncoder
 
+if TYPE_CHECKING:
+    from spotchange.models.vision.efficientnet import NounHead
+
 
 class Clip4idc(nn.Module):
     """`CaptioningModel` and, with a text encoder, `RetrievalModel`."""
@@ -38,7 +41,7 @@ class Clip4idc(nn.Module):
         text_encoder: TextEncoder | None = None,
         change_head: ChangeHead | None = None,
         patch_change_head: PatchChangeHead | None = None,
-        noun_head: nn.Module | None = None,
+        noun_head: NounHead | None = None,
     ) -> None:
         super().__init__()
         self.image_size = image_size
@@ -67,7 +70,8 @@ class Clip4idc(nn.Module):
         """(pairs, change types), "none" first; None without a change head."""
         if self.change_head is None:
             return None
-        return self.change_head(state.extras["classes"], state.extras["inter"])
+        result: Tensor | None = self.change_head(state.extras["classes"], state.extras["inter"])
+        return result
 
     def patch_change_logits(self, state: VisualState) -> Tensor | None:
         """(pairs, 2, patches); None without a patch change head."""
@@ -77,7 +81,8 @@ class Clip4idc(nn.Module):
         """(pairs, 2, rows, columns) in [0, 1]: the patch head's opinion, else where the class tokens look."""
         scores = self.patch_change_logits(state)
         if scores is not None:
-            return scores.float().sigmoid().unflatten(-1, state.grid)
+            result: Tensor = scores.float().sigmoid().unflatten(-1, state.grid)
+            return result
         heat = self.class_attention(state) if len(self.encoder.inter) else self.patch_distance(state)
         return (heat / heat.amax(dim=(1, 2, 3), keepdim=True).clamp_min(1e-12)).clamp(0, 1)
 
@@ -87,26 +92,29 @@ class Clip4idc(nn.Module):
         last = cast(PreNormBlock, self.encoder.inter[-1])
         weights = last.attention_of(state.extras["last_input"], [0, second]).mean(dim=1)  # (pairs, 2, tokens)
         own = torch.stack([weights[:, 0, 1:second], weights[:, 1, second + 1 :]], dim=1)
-        return own.unflatten(-1, state.grid)
+        result: Tensor = own.unflatten(-1, state.grid)
+        return result
 
     def patch_distance(self, state: VisualState) -> Tensor:
         """(pairs, 2, rows, columns): how far a patch is from its counterpart, for models without inter blocks."""
         before, after = F.normalize(state.extras["intra"].float(), dim=-1).unbind(dim=1)
         apart = (1 - (before * after).sum(dim=-1)).clamp_min(0)
-        return torch.stack([apart, apart], dim=1).unflatten(-1, state.grid)
+        result: Tensor = torch.stack([apart, apart], dim=1).unflatten(-1, state.grid)
+        return result
 
-    def name_windows(self, windows: Tensor) -> tuple[Tensor, Tensor]:
-        """Scores of nouns and colours for pictures of single things (windows, 3, size, size), preprocessed."""
+    def name_windows(self, windows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Scores of nouns, colours and ImageNet classes for pictures of single things (windows, 3, size, size)."""
         if self.noun_head is None:
             raise ModelError("this model has no names for single things", hint="use an everyday model")
-        nouns, colours = self.noun_head(self.encoder.backbone.network.summarise(windows))
-        return nouns, colours
+        nouns, colours, classes = self.noun_head(windows)
+        return nouns, colours, classes
 
     # Captions
 
     def caption_logits(self, state: VisualState, ids: Tensor) -> Tensor:
         """Scores of the word after each of `ids` (pairs, words): (pairs, words, vocabulary). For training."""
-        return self._captioner(state.tokens, ids, self.words)
+        result: Tensor = self._captioner(state.tokens, ids, self.words)
+        return result
 
     @torch.inference_mode()
     def generate(self, state: VisualState, options: DecodingOptions) -> Generated:

@@ -12,7 +12,7 @@ from torch import nn
 from spotchange.config.model import ModelSettings
 from spotchange.config.training import Recipe
 from spotchange.everyday.wording import build_tokenizer as everyday_tokenizer
-from spotchange.language.vocabulary import TOKENS, build_tokenizer
+from spotchange.language import TOKENS, build_tokenizer
 from spotchange.models.baselines.skeleton import Baseline
 from spotchange.models.build import build_model, preprocessor_for, settings_for
 from spotchange.models.vision.preprocess import Preprocessor
@@ -20,7 +20,8 @@ from spotchange.models.weights.bundled import BUNDLED, bundled_folder
 from spotchange.models.weights.folder import LoadedModel, load_model
 from spotchange.models.weights.imports import import_model
 from spotchange.models.weights.transfer import refit, take_weights
-from spotchange.training.vocabulary_growth import extended, keep_known_words, training_captions
+from spotchange.training.sources.build import pairs_of
+from spotchange.training.vocabulary_growth import extended, keep_known_words
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -64,7 +65,7 @@ def _told_words(model: nn.Module, tokenizer: Tokenizer) -> nn.Module:
 
 
 def _with_new_words(tokenizer: Tokenizer, recipe: Recipe) -> Tokenizer:
-    return extended(tokenizer, training_captions(recipe.data)) if recipe.stage.new_words else tokenizer
+    return extended(tokenizer, pairs_of(recipe.data).captions()) if recipe.stage.new_words else tokenizer
 
 
 def _read(source: str) -> LoadedModel:

@@ -3,33 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from spotchange.language.grammar import says_no_change
+from spotchange.language import says_no_change
 from spotchange.metrics import Scorer
 from spotchange.models.interface import DecodingOptions
-from spotchange.pairs import CHANGE_TYPES, PairBatch
+from spotchange.pairs import CHANGE_TYPES
 from spotchange.training.objectives.base import Objective
+from spotchange.training.sources.interface import HeldOut
 
 SHOWN = ("BLEU-4", "ROUGE-L", "CIDEr-D")
-
-
-@dataclass(frozen=True, kw_only=True)
-class HeldOut:
-    """Pairs that training never sees."""
-
-    batches: list[PairBatch]
-    references: list[list[str]]
-    """Sentences about each pair, in the order of the batches."""
-    check: Callable[[list[str]], list[bool]] | None = None
-    """For generated scenes: which sentences are true and name only what changed."""
-
-    def __len__(self) -> int:
-        return len(self.references)
 
 
 class Validator:

@@ -4,30 +4,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import torch
 from tokenizers import Tokenizer
 from torch import nn
 
-from spotchange.config.sources import DatasetSource, FeatureSource, MixedSource, StreamSource
-from spotchange.data.caches.features import read_feature_rows
-from spotchange.data.metadata import read_rows
-
 _WORD_TENSORS = ("words.words.weight", "captioner.predict.weight", "captioner.predict.bias")  # one row a word
-
-
-def training_captions(source: StreamSource | DatasetSource | FeatureSource | MixedSource) -> Iterator[str]:
-    """Every sentence of the data sets on disk; generated scenes bring no new words."""
-    if isinstance(source, MixedSource):
-        for each in source.sources:
-            yield from training_captions(each)
-    elif isinstance(source, DatasetSource):
-        for row in read_rows(source.path, source.split, check_files=False):
-            yield from row.captions
-    elif isinstance(source, FeatureSource) and source.scenes is None:
-        for features in read_feature_rows(source.path):
-            yield from features.captions
 
 
 def extended(tokenizer: Tokenizer, captions: Iterable[str], *, least: int = 2) -> Tokenizer:

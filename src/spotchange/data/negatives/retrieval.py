@@ -18,11 +18,11 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
-from spotchange.data.negatives.falsehood import PHRASE, is_false, says_no_change
+from spotchange.data.negatives.falsehood import PHRASE, is_false
 from spotchange.data.negatives.similar_captions import SimilarCaptions
 from spotchange.data.negatives.word_kinds import WordKinds, words_of
 from spotchange.errors import DataError
-from spotchange.language.grammar import MEANING
+from spotchange.language import MEANING, says_no_change
 
 KINDS = ("retrieve", "replace", "confuse")
 _MOST_REPLACED = 3

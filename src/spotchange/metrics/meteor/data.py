@@ -84,9 +84,10 @@ class MeteorData:
 
 
 def load_meteor_data() -> MeteorData:
-    """Read the data; raises MissingExtraError where its package or the stemmer is not installed."""
+    """Read the data; raises MissingExtraError where what the extra brings is not installed."""
     package = importlib.util.find_spec("pycocoevalcap")
-    if package is None or not package.submodule_search_locations or importlib.util.find_spec("snowballstemmer") is None:
+    others = [importlib.util.find_spec(name) for name in ("snowballstemmer", "numba")]
+    if package is None or not package.submodule_search_locations or None in others:
         raise MissingExtraError("METEOR", extra="metrics")
     import snowballstemmer
 

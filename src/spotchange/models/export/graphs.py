@@ -52,7 +52,8 @@ class PairGraph(nn.Module):
 
     def visual(self, state: VisualState) -> Layers:
         """Keys and values of the images, (pairs, heads, tokens, head width) a layer."""
-        return self.model._captioner.visual_keys_values(state.tokens)
+        result: Layers = self.model._captioner.visual_keys_values(state.tokens)
+        return result
 
 
 class CrossModalPairGraph(PairGraph):

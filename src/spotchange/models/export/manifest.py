@@ -11,11 +11,8 @@ from pydantic import ValidationError
 from spotchange.config.base import Settings
 from spotchange.errors import ModelError
 from spotchange.files import write_text
+from spotchange.models.export.layout import DECODER_STEP, ENCODER, MANIFEST, layer_names
 from spotchange.models.weights.description import check_sum, needed, read_json
-
-MANIFEST = "onnx.json"
-ENCODER = "encoder.onnx"
-DECODER_STEP = "decoder_step.onnx"
 
 
 class Layer(Settings):
@@ -88,8 +85,3 @@ class OnnxManifest(Settings):
     def step_outputs(self) -> list[str]:
         """Names of the decoder step's outputs, in order."""
         return ["scores", *layer_names("present", len(self.past))]
-
-
-def layer_names(kind: str, layers: int) -> list[str]:
-    """`kind.0.keys`, `kind.0.values`, `kind.1.keys` ..."""
-    return [f"{kind}.{layer}.{part}" for layer in range(layers) for part in ("keys", "values")]

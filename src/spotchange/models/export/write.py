@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import warnings
 from dataclasses import dataclass
@@ -16,7 +17,8 @@ from torch import Tensor, nn
 from spotchange.errors import MissingExtraError, ModelError
 from spotchange.files import atomic_path
 from spotchange.models.export.graphs import PairGraph, StepGraph, graphs_of, longest_sentence, past_shapes
-from spotchange.models.export.manifest import DECODER_STEP, ENCODER, Layer, OnnxManifest
+from spotchange.models.export.layout import DECODER_STEP, ENCODER
+from spotchange.models.export.manifest import Layer, OnnxManifest
 from spotchange.models.weights.description import sha256
 from spotchange.models.weights.folder import load_model
 
@@ -136,6 +138,8 @@ def _exported(module: nn.Module, inputs: Any, shapes: Any, input_names: list[str
     """The module as a graph whose weights are still the module's own tensors, by name and untransposed."""
     from onnxscript import optimizer
 
+    noise = logging.getLogger("torch.onnx._internal.exporter._registration")  # of libraries that nobody needs
+    noise.disabled = True
     try:
         with warnings.catch_warnings(), torch.no_grad():
             warnings.simplefilter("ignore")  # of the exporter, about itself
@@ -153,9 +157,17 @@ def _exported(module: nn.Module, inputs: Any, shapes: Any, input_names: list[str
             assert program is not None
             optimizer.optimize_ir(program.model, should_fold=_keep_weights)
     except Exception as error:  # the exporter fails in as many ways as it has passes
-        reason = " ".join(str(error).split())[:200]
-        raise ModelError(f"this model cannot be exported to ONNX: {reason}") from error
+        raise ModelError(f"this model cannot be exported to ONNX: {_root(error)}") from error
+    finally:
+        noise.disabled = False
     return program.model
+
+
+def _root(error: BaseException) -> str:
+    """What went wrong first, which the exporter wraps in an error of each pass."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return " ".join(f"{type(error).__name__}: {error}".split())[:200]
 
 
 def _keep_weights(node: Any) -> bool | None:

@@ -18,7 +18,8 @@ class ChangeHead(nn.Module):
     def forward(self, classes: Tensor, inter: Tensor) -> Tensor:
         """(pairs, 2, width) and (pairs, 2, patches, width) to (pairs, change types)."""
         summary = torch.cat([classes, inter.mean(dim=2)], dim=1).flatten(1)
-        return self.outer(self.activation(self.inner(summary)))
+        result: Tensor = self.outer(self.activation(self.inner(summary)))
+        return result
 
 
 class PatchChangeHead(nn.Module):
@@ -32,4 +33,5 @@ class PatchChangeHead(nn.Module):
 
     def forward(self, inter: Tensor) -> Tensor:
         """(pairs, 2, patches, width) to scores (pairs, 2, patches)."""
-        return self.outer(self.activation(self.inner(inter)))[..., 0]
+        result: Tensor = self.outer(self.activation(self.inner(inter)))[..., 0]
+        return result

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
-from pathlib import Path
 
 from torch import Tensor, nn
 
 from spotchange.config.model import ModelSettings
 from spotchange.errors import ModelError
 from spotchange.models.vision.vit import interpolate_positions
-from spotchange.models.weights.description import read_settings
-from spotchange.models.weights.folder import read_weights
 
 _INTRA, _INTER = "encoder.backbone.blocks.", "encoder.inter."
 _POSITIONS = ("encoder.backbone.positions", "encoder.joint_positions")
@@ -27,13 +23,6 @@ class Transfer:
     taken: tuple[str, ...]
     fresh: tuple[str, ...]  # of the new model, not in the old one: they keep their random start
     unused: tuple[str, ...]  # of the old model, with no place in the new one
-
-
-def start_from(model: nn.Module, settings: ModelSettings, folder: str | os.PathLike[str]) -> Transfer:
-    """Give `model`, built from `settings`, the weights of a model folder wherever they have a place."""
-    folder = Path(folder)
-    state = refit(read_weights(folder), read_settings(folder), settings)
-    return take_weights(model, state, source=str(folder))
 
 
 def take_weights(model: nn.Module, state: dict[str, Tensor], *, source: str) -> Transfer:

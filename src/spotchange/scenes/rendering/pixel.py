@@ -65,17 +65,6 @@ def view_of(tables, s, picture):
 
 
 @shared
-def object_at(tables, s, picture, row, column, width, height):
-    """Slot + 1 of the object at a pixel's centre, 0 where there is none."""
-    (x, y, z), frame = view_of(tables, s, picture)
-    version = version_of(picture)
-    objects = tables.objects[s, version]
-    dx, dy, dz = pixel_ray(frame, F(column) + F(0.5), F(row) + F(0.5), width, height)
-    k, _ = first_hit(objects, everything(tables.used[s, version]), x, y, z, dx, dy, dz, FAR)
-    return int(objects[k, SLOT]) + 1 if k >= 0 else 0
-
-
-@shared
 def pixel_range(aside, ahead, radius, tangent, pixels):
     """First and last + 1 of the pixels along one axis that a ball may cover, given its centre across and ahead."""
     far = ahead * ahead - radius * radius

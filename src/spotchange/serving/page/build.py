@@ -39,6 +39,7 @@ def make_page(model: str, batcher: Batcher, settings: ServerSettings) -> tuple[F
 
     from spotchange.serving.page.batch import batch_tab
     from spotchange.serving.page.files import confine
+    from spotchange.serving.page.made_scenes import can_draw_scenes
     from spotchange.serving.page.pair import examples_folder, pair_tab
     from spotchange.serving.page.scene import scene_tab
 
@@ -50,8 +51,9 @@ def make_page(model: str, batcher: Batcher, settings: ServerSettings) -> tuple[F
                 pair_tab(answers)
             with gr.Tab("Many pairs"):
                 batch_tab(answers)
-            with gr.Tab("Test it"):
-                scene_tab(answers)
+            if can_draw_scenes():
+                with gr.Tab("Test it"):
+                    scene_tab(answers)
         gr.HTML(f'<footer class="sc-foot">Model: <b>{escape(model)}</b>. Pictures stay on this server.</footer>')
     blocks.queue(default_concurrency_limit=PAIRS_AT_A_TIME, max_size=settings.places, api_open=False)
     page = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,13 @@ KINDS = {
     "an object moved": "move",
     "nothing (only camera and light)": "none",
 }
+_DRAWN_WITH = ("numba", "torch")  # of the extra `train`; a light server has no such tab
 _ONE_AT_A_TIME = threading.Lock()  # drawing uses every core; two scenes at once would only be slower
+
+
+def can_draw_scenes() -> bool:
+    """Whether what scenes are drawn with is installed."""
+    return all(find_spec(name) is not None for name in _DRAWN_WITH)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +42,7 @@ class MadeScene:
 
     def judge(self, caption: str) -> tuple[bool, str]:
         """Whether a caption is right, and why not."""
-        from spotchange.language.checker import check
+        from spotchange.language import check
 
         verdict = check(caption, self.scene, distractor=self.distractor)
         return verdict.correct, verdict.reason

@@ -15,9 +15,9 @@ from typing import Any
 from spotchange.config.ablation import PREVIOUS, Ablation
 from spotchange.config.base import apply_override
 from spotchange.config.training import Recipe
-from spotchange.files import load_json, write_text
+from spotchange.files import load_json, recover_folder, write_text
 from spotchange.training.ablation.paired import PairedTest, paired_test
-from spotchange.training.checkpoints import BEST, LAST, recover
+from spotchange.training.checkpoints import BEST, LAST
 from spotchange.training.log import read_log
 from spotchange.training.stopping import StopRequest
 
@@ -85,7 +85,7 @@ def run_jobs(jobs: list[Job], run_stage: RunStage, *, stop: StopRequest, device:
         if stop.wanted(0):
             return False
         gc.collect()  # a trainer and its closures hold each other, and their weights
-        recover(job.out / LAST)
+        recover_folder(job.out / LAST)
         summary = run_stage(job.recipe, out=job.out, resume=(job.out / LAST).exists(), stop=stop, device=device)
         if summary is None:  # not the first process; it hears of the end through the same stop
             continue

@@ -18,6 +18,7 @@ from spotchange.config.recipes import RECIPES
 from spotchange.config.sources import DatasetSource, FeatureSource, StreamSource
 from spotchange.config.training import Recipe
 from spotchange.data.caches.features import FeatureFacts, FeatureRow, read_feature_rows, write_features
+from spotchange.data.caption_ids import CaptionCoder
 from spotchange.data.negatives.falsehood import is_false
 from spotchange.data.negatives.scenes import SceneNegatives
 from spotchange.data.negatives.table import stored_negatives
@@ -27,10 +28,11 @@ from spotchange.training.ablation.table import plan
 from spotchange.training.objectives.pcl_pretrain import PclPretrainObjective
 from spotchange.training.randomness import seed_everything
 from spotchange.training.run import run_stage
-from spotchange.training.sources.build import Feeding
+from spotchange.training.sources.build import pairs_of, run_context, training_batches
+from spotchange.training.sources.classes import ClassBatches
 from spotchange.training.sources.extraction import Eyes, dataset_features, scene_features
-from spotchange.training.sources.features import ClassBatches, FeatureBatches, FeatureStore, encode_captions
-from spotchange.training.sources.pcl import WrittenNegatives, task_source
+from spotchange.training.sources.features import FeatureBatches, FeatureStore
+from spotchange.training.sources.negatives import WrittenNegatives
 from spotchange.training.sources.tasks import TaskBatches
 from spotchange.training.start import start_model
 from spotchange.training.stopping import StopRequest
@@ -74,20 +76,19 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def open_store(folder: Path) -> FeatureStore:
-    return FeatureStore(str(folder), backbone=start().model.encoder.fingerprint(), device=CPU)
+    return FeatureStore(folder, backbone=start().model.encoder.fingerprint(), device=CPU)
 
 
 def open_pairs(folder: Path, **options: Any) -> FeatureBatches:
     values: dict[str, Any] = {"batch": 4, "seed": 5} | options
-    return FeatureBatches(open_store(folder), tokenizer=build_tokenizer(), max_words=24, pad=0, **values)
+    return FeatureBatches(open_store(folder), CaptionCoder(build_tokenizer(), max_words=24), **values)
 
 
 def test_scene_features_are_those_of_the_pictures(folders: dict[str, Path]) -> None:
     """The stream of the same seed shows the same pictures, so the network must give the same features."""
     begun = start()
-    values = json.loads(json.dumps(RECIPE)) | {"seed": 3}
-    feeding = Feeding(recipe=Recipe.from_mapping(values, source="test"), start=begun, device=CPU)
-    batch = feeding.source(StreamSource(kind="stream"), 4).next_batch()
+    run = run_context(recipe(seed=3), begun, device=CPU)
+    batch = pairs_of(StreamSource(kind="stream")).batches(run, 4).next_batch()
     store = open_store(folders["pairs"])
     rows = store.rows[:4]
     assert store.facts.paired
@@ -147,9 +148,10 @@ def test_data_set_features(tmp_path: Path) -> None:
     assert torch.allclose(store.pictures(torch.tensor([rows[-1].before])), expected, atol=1e-2)
 
 
-def open_tasks(data: DatasetSource | StreamSource, **objective: Any) -> Any:
-    stage = RECIPE["stage"] | {"objective": {"kind": "pcl-pretrain", **objective}}
-    return task_source(Feeding(recipe=recipe(stage=stage), start=start(), device=CPU), data, 4)
+def open_tasks(data: DatasetSource | FeatureSource | StreamSource, *, max_words: int = 24, **objective: Any) -> Any:
+    stage = RECIPE["stage"] | {"objective": {"kind": "pcl-pretrain", **objective}, "max_words": max_words}
+    settings = recipe(stage=stage, data=data.model_dump())
+    return training_batches(settings, run_context(settings, start(), device=CPU))
 
 
 def test_single_pictures_and_classes_from_a_data_set(tmp_path: Path) -> None:
@@ -179,20 +181,20 @@ def test_negatives_of_the_stream_are_sentences_of_its_language() -> None:
 
 def test_a_scene_s_picture_before_is_seen_once() -> None:
     batch = open_tasks(StreamSource(kind="stream")).next_batch()
-    assert batch.shared_before
+    assert batch.shares_before
     objective = PclPretrainObjective(
         start().model, PclPretrainSettings(kind="pcl-pretrain"), mean=(0.5,) * 3, std=(0.25,) * 3
     ).eval()
     pairs = batch.pairs
     with torch.no_grad():
-        once = objective.see(pairs.before, pairs.after, shared_before=True)
+        once = objective.see(pairs.before, pairs.after, shares_before=True)
         assert torch.allclose(once, objective.see(pairs.before, pairs.after), atol=1e-5)
 
 
 def test_sentences_of_the_stream_are_cut_to_the_limit() -> None:
     stage = RECIPE["stage"] | {"max_words": 8}
-    feeding = Feeding(recipe=recipe(stage=stage), start=start(), device=CPU)
-    batch = feeding.source(StreamSource(kind="stream"), 4).next_batch()
+    run = run_context(recipe(stage=stage), start(), device=CPU)
+    batch = pairs_of(StreamSource(kind="stream")).batches(run, 4).next_batch()
     assert batch.caption_ids.shape == (4, 8)
     assert (batch.caption_ids == 2).sum(dim=1).tolist() == [1] * 4  # the end stays
 
@@ -227,7 +229,7 @@ def test_sources_go_on_where_they_stopped(folders: dict[str, Path]) -> None:
 
 def test_processes_share_an_epoch(folders: dict[str, Path]) -> None:
     scenes = [
-        open_pairs(folders["pairs"], rank=rank, world_size=2).next_batch().scene_id.unique().tolist() for rank in (0, 1)
+        open_pairs(folders["pairs"], rank=rank, processes=2).next_batch().scene_id.unique().tolist() for rank in (0, 1)
     ]
     assert not set(scenes[0]) & set(scenes[1])
 
@@ -237,7 +239,7 @@ def test_tasks_come_by_weight_and_resume(folders: dict[str, Path]) -> None:
         asked = open_pairs(folders["pairs"])
         return TaskBatches(
             asked,
-            PclTaskWeights(),
+            PclTaskWeights().model_dump(),
             seed=2,
             single=False,
             negatives=lambda batch: (batch.caption_ids, batch.caption_mask),
@@ -256,13 +258,7 @@ def test_tasks_come_by_weight_and_resume(folders: dict[str, Path]) -> None:
 
 
 def test_negatives_of_a_folder_are_written_once_and_belong_to_their_captions(folders: dict[str, Path]) -> None:
-    begun = start()
-    feeding = Feeding(
-        recipe=recipe(stage=RECIPE["stage"] | {"objective": {"kind": "pcl-pretrain", "tasks": {"mlm": 0, "mvcl": 0}}}),
-        start=begun,
-        device=CPU,
-    )
-    source = task_source(feeding, FeatureSource(kind="features", path=str(folders["pairs"])), 4)
+    source = open_tasks(FeatureSource(kind="features", path=str(folders["pairs"])), tasks={"mlm": 0, "mvcl": 0})
     batch = source.next_batch()
     assert batch.task == "fda"
     assert batch.negative_ids.shape == (4, 6, 24)
@@ -272,7 +268,7 @@ def test_negatives_of_a_folder_are_written_once_and_belong_to_their_captions(fol
     by_caption: dict[str, list[list[str]]] = {}
     for caption, negatives in zip(captions, written, strict=True):
         by_caption.setdefault(caption, []).append(negatives)
-    tokenizer = begun.tokenizer
+    tokenizer = build_tokenizer()
     for own, negatives in zip(batch.pairs.caption_ids.tolist(), batch.negative_ids.tolist(), strict=True):
         assert [tokenizer.decode(ids) for ids in negatives] in by_caption[tokenizer.decode(own)]
     assert (folders["pairs"] / "hard_negatives-2-2-2.json").is_file()
@@ -281,15 +277,12 @@ def test_negatives_of_a_folder_are_written_once_and_belong_to_their_captions(fol
 def test_an_epoch_of_features_may_run_over_sentences(folders: dict[str, Path]) -> None:
     pairs = open_pairs(folders["pairs"])
     sentences = sum(len(row.captions) for row in pairs.rows)
-    source = FeatureBatches(open_store(folders["pairs"]), tokenizer=build_tokenizer(), max_words=24, pad=0, batch=1,
-                            seed=1, unit="sentences")  # fmt: skip
+    source = open_pairs(folders["pairs"], batch=1, seed=1, unit="sentences")
     assert not source.paired
-    seen = []
-    for _ in range(sentences):
-        source.next_batch()
-        assert source.last_captions is not None
-        seen += source.last_captions.tolist()
-    assert sorted(seen) == list(range(sentences))
+    seen = [tuple(*source.next_batch().caption_place.tolist()) for _ in range(sentences)]
+    assert sorted(seen) == [
+        (number, place) for number, row in enumerate(pairs.rows) for place in range(len(row.captions))
+    ]
 
 
 def test_pairs_of_classes(folders: dict[str, Path]) -> None:
@@ -314,7 +307,7 @@ def test_one_class_and_too_many_are_refused() -> None:
 
 
 def test_long_captions_are_cut_before_their_end() -> None:
-    ids, mask = encode_captions(build_tokenizer(), ["the " * 50 + "cube", "the cube"], max_words=8, pad=0)
+    ids, mask = CaptionCoder(build_tokenizer(), max_words=8).ids(["the " * 50 + "cube", "the cube"])
     assert ids[0, 0] == 1
     assert ids[0, -1] == 2
     assert mask.sum(dim=1).tolist() == [8, 4]
@@ -331,15 +324,14 @@ def test_a_caption_set_too_small_for_negatives_is_refused(tmp_path: Path) -> Non
 def test_features_need_the_network_that_made_them(folders: dict[str, Path]) -> None:
     torch.manual_seed(9)  # other random weights
     other = start_model(recipe())
-    feeding = Feeding(recipe=recipe(), start=other, device=CPU)
+    source = pairs_of(FeatureSource(kind="features", path=str(folders["pairs"])))
     with pytest.raises(DataError, match="made by another network"):
-        feeding.source(FeatureSource(kind="features", path=str(folders["pairs"])), 4)
+        source.batches(run_context(recipe(), other, device=CPU), 4)
     learning = start_model(
         recipe(model=RECIPE["model"] | {"vision": RECIPE["model"]["vision"] | {"freeze_backbone": False}})
     )
-    feeding = Feeding(recipe=recipe(), start=learning, device=CPU)
     with pytest.raises(ConfigError, match="frozen resnet"):
-        feeding.source(FeatureSource(kind="features", path=str(folders["pairs"])), 4)
+        source.batches(run_context(recipe(), learning, device=CPU), 4)
 
 
 def mixed(folders: dict[str, Path]) -> Recipe:
@@ -389,8 +381,7 @@ def test_one_setting_reaches_all_stages_of_an_ablation(name: str, tmp_path: Path
 @pytest.mark.parametrize(("max_words", "kind"), [(24, SceneNegatives), (12, WrittenNegatives)])
 def test_whole_scene_sentences_have_their_negatives_made_in_ids(max_words: int, kind: type) -> None:
     """A sentence that is cut may have lost the word that makes it false: such ones are judged as they read."""
-    cut = recipe(stage={**RECIPE["stage"], "max_words": max_words})
-    source = task_source(Feeding(recipe=cut, start=start(), device=CPU), StreamSource(kind="stream"), 4)
+    source = open_tasks(StreamSource(kind="stream"), max_words=max_words)
     assert isinstance(source.negatives, kind)
     while (batch := source.next_batch()).task != "fda":
         pass

@@ -8,7 +8,7 @@ import torch
 
 from spotchange.language.vocabulary import build_tokenizer
 from spotchange.pairs import PairBatch
-from spotchange.training.sources.symmetries import PlaceWords, mirror_and_turn
+from spotchange.training.augmentation.symmetries import PlaceWords, mirror_and_turn
 from spotchange.training.vocabulary_growth import extended
 
 SIDE, CELLS = 8, 4

@@ -9,7 +9,7 @@ import torch
 
 from spotchange.config.sources import AugmentSettings
 from spotchange.pairs import PairBatch
-from spotchange.training.sources.augment import augment, changed_box, draw_window
+from spotchange.training.augmentation.augment import augment, changed_box, draw_window
 
 GRID = (8, 12)
 HEIGHT, WIDTH = 64, 96

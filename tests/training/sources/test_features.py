@@ -18,9 +18,8 @@ from spotchange.errors import ConfigError
 from spotchange.models.vision.resnet import frozen_network
 from spotchange.training.randomness import seed_everything
 from spotchange.training.run import run_stage
-from spotchange.training.sources.build import Feeding
+from spotchange.training.sources.build import held_out_pairs, run_context
 from spotchange.training.sources.extraction import Eyes, dataset_features
-from spotchange.training.sources.held_out import held_out
 from spotchange.training.start import Start, start_model
 
 SIDE = 64
@@ -103,8 +102,7 @@ def test_features_are_read_in_the_place_of_pictures(data_set: Path) -> None:
     assert [[list(side) for side in row.changed or ()] for row in read_feature_rows(folder)] == [[[0], [0]]] * 8
     settings = recipe({"kind": "features", "path": str(folder)}, objective=CAPTION, model=CLIP4IDC)
     start = begin(settings)
-    feeding = Feeding(recipe=settings, start=start, device=torch.device("cpu"))
-    found = held_out(feeding)
+    found = held_out_pairs(settings, run_context(settings, start, device=torch.device("cpu")))
     assert found is not None
     assert [len(batch) for batch in found.batches] == [3, 3, 2]
     assert found.references[7] == ["a new house appears at the top left", "at the top left a new house was built"]

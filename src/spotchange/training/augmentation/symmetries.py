@@ -95,4 +95,4 @@ def mirror_and_turn(batch: PairBatch, words: PlaceWords, *, grid: tuple[int, int
         changed["change_mask"] = moved(batch.change_mask.unflatten(-1, grid)).flatten(-2)
     if batch.patch_attributes is not None:
         changed["patch_attributes"] = moved_cells(batch.patch_attributes)
-    return replace(batch, **changed)
+    return replace(batch, **changed, caption_place=None)  # a mirrored caption is none of the set's

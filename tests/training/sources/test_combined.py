@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import torch
 
-from spotchange.training.sources.base import ChangedBatches, MixedBatches
+from spotchange.training.sources.combined import ChangedBatches, MixedBatches
 
 
 class Labelled:

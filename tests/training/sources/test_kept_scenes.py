@@ -8,16 +8,16 @@ import pytest
 import torch
 
 from spotchange.config.training import Recipe
-from spotchange.training.sources.build import Feeding
-from spotchange.training.sources.held_out import held_out
+from spotchange.training.sources.build import held_out_pairs, pairs_of, run_context, training_batches
+from spotchange.training.sources.interface import RunContext
 from spotchange.training.start import start_model
 
 SCENES, PAIRS = 6, 4
 
 
 @pytest.fixture
-def feeding(tmp_path: Path, monkeypatch):
-    def make(seed: int) -> Feeding:
+def opened(tmp_path: Path):
+    def make(seed: int) -> tuple[Recipe, RunContext]:
         recipe = Recipe.from_mapping(
             {
                 "name": "kept",
@@ -29,7 +29,7 @@ def feeding(tmp_path: Path, monkeypatch):
             },
             source="test",
         )
-        return Feeding(recipe=recipe, start=start_model(recipe), device=torch.device("cpu"))
+        return recipe, run_context(recipe, start_model(recipe), device=torch.device("cpu"))
 
     return make
 
@@ -46,8 +46,8 @@ def epoch(source) -> dict[int, torch.Tensor]:
     return found
 
 
-def test_every_seed_reads_the_same_scenes_in_its_own_order(feeding, tmp_path: Path) -> None:
-    first, second = feeding(1).training(), feeding(2).training()
+def test_every_seed_reads_the_same_scenes_in_its_own_order(opened, tmp_path: Path) -> None:
+    first, second = training_batches(*opened(1)), training_batches(*opened(2))
     assert len(list((tmp_path / "kept").glob("train-*.pt"))) == 1
     one, other = epoch(first), epoch(second)
     assert len(one) == 2 * SCENES  # every scene once
@@ -56,12 +56,11 @@ def test_every_seed_reads_the_same_scenes_in_its_own_order(feeding, tmp_path: Pa
     assert all(torch.equal(one[key], other[key]) for key in one)
 
 
-def test_kept_rows_are_those_of_the_stream(feeding) -> None:
-    made = feeding(1)
-    stream = made.stream(made.recipe.data, 2 * SCENES, seed=42)
-    expected = next(stream)
+def test_kept_rows_are_those_of_the_stream(opened) -> None:
+    recipe, run = opened(1)
+    expected = next(pairs_of(recipe.data).stream(run, 2 * SCENES, seed=42))
     found = {}
-    source = made.training()
+    source = training_batches(recipe, run)
     for _ in range(2 * SCENES // PAIRS):
         batch = source.next_batch()
         for row in range(0, PAIRS, 2):
@@ -72,15 +71,15 @@ def test_kept_rows_are_those_of_the_stream(feeding) -> None:
             assert torch.equal(getattr(kept, name), getattr(expected, name)[row : row + 2]), name
 
 
-def test_a_source_goes_on_where_another_stopped(feeding) -> None:
-    straight, resumed = feeding(1).training(), feeding(1).training()
+def test_a_source_goes_on_where_another_stopped(opened) -> None:
+    straight, resumed = training_batches(*opened(1)), training_batches(*opened(1))
     straight.next_batch()
     resumed.load_state_dict(straight.state_dict())
     assert torch.equal(straight.next_batch().after, resumed.next_batch().after)
 
 
-def test_held_out_pairs_are_kept_too(feeding) -> None:
-    first, second = held_out(feeding(1)), held_out(feeding(2))
+def test_held_out_pairs_are_kept_too(opened) -> None:
+    first, second = held_out_pairs(*opened(1)), held_out_pairs(*opened(2))
     assert len(first) == 4
     assert first.references == second.references
     assert torch.equal(first.batches[0].after, second.batches[0].after)

@@ -1,0 +1,85 @@
+"""`spotchange models export`: a small copy for captioning, and graphs that run without torch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from spotchange.cli.output import print_json, print_line
+from spotchange.errors import InputError
+
+Form = Literal["safetensors", "onnx"]
+
+
+def export(
+    models: Annotated[
+        list[str], typer.Argument(metavar="MODEL...", help="A model folder, such as RUN/best; of several, the mean.")
+    ],
+    out: Annotated[Path | None, typer.Option(help="Folder to write; --to onnx alone writes into MODEL.")] = None,
+    to: Annotated[
+        Form, typer.Option(help="safetensors: weights; onnx: also graphs beside them, for captioning without torch.")
+    ] = "safetensors",
+    int8: Annotated[bool, typer.Option("--int8", help="With --to onnx: matrix products in 8 bits.")] = False,
+    stored: Annotated[str, typer.Option(help="How weights are stored: float32, float16 or bfloat16.")] = "float16",
+    shard_mib: Annotated[int, typer.Option(min=1, help="Largest weight file, in MiB.")] = 15,
+    keep_text_encoder: Annotated[bool, typer.Option(help="Keep what only retrieval needs.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace the model that --out holds.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON.")] = False,
+) -> None:
+    """Write a small copy of a model for captioning, or the graphs that caption without torch.
+
+    The copy is in half precision, in shards, without the text encoder. Several models that were trained from one start
+    (other seeds of a last stage) become the mean of their weights. With --to onnx the encoder and one step of the
+    decoder are written as ONNX graphs whose weights stay in the safetensors files.
+    """
+    from spotchange.answering import model_folder
+
+    if int8 and to != "onnx":
+        raise InputError("--int8 is for --to onnx")
+    if out is None and (to != "onnx" or len(models) > 1):
+        raise InputError("--out is needed: the folder to write")
+    folders = [model_folder(name) for name in models]
+    if out is not None:
+        _write_copy(folders, out, stored=stored, shard_mib=shard_mib, keep_text=keep_text_encoder, force=force)
+    folder = folders[0] if out is None else out
+    facts: dict[str, Any] = {"out": str(folder)}
+    if to == "onnx":
+        from spotchange.models.export.write import export_onnx
+
+        manifest = export_onnx(folder, int8=int8)
+        facts |= {"precision": manifest.precision, "opset": manifest.opset}
+        facts |= {"largest_difference": max(manifest.largest_difference.values())}
+    facts["bytes"] = sum(path.stat().st_size for path in folder.iterdir())
+    if as_json:
+        print_json(facts)
+    else:
+        print_line(f"{folder}: {facts['bytes'] / 2**20:.1f} MiB")
+
+
+def _write_copy(folders: list[Path], out: Path, *, stored: str, shard_mib: int, keep_text: bool, force: bool) -> None:
+    from spotchange.answering.calibration import CALIBRATION_FILE, FAMILIARITY_FILE
+    from spotchange.files import write_bytes
+    from spotchange.models.weights.averaging import average
+    from spotchange.models.weights.folder import check_replaceable, save_model
+
+    if stored not in {"float32", "float16", "bfloat16"}:
+        raise InputError(f"--stored {stored!r}: choose float32, float16 or bfloat16")
+    check_replaceable(out, force=force)
+    folder, loaded = folders[0], average(folders)
+    # The mean of several models has other features than each: it has to be calibrated itself.
+    kept = ("recipe.yaml", "README.md", *((CALIBRATION_FILE,) if len(folders) == 1 else ()))
+    save_model(
+        out,
+        model=loaded.model,
+        settings=loaded.settings,
+        tokenizer=loaded.tokenizer,
+        preprocessor=loaded.preprocessor,
+        texts={name: (folder / name).read_text(encoding="utf-8") for name in kept if (folder / name).is_file()},
+        stored=stored,
+        max_shard_bytes=shard_mib * 2**20,
+        keep_text_encoder=keep_text,
+    )
+    if len(folders) == 1 and (folder / FAMILIARITY_FILE).is_file():
+        write_bytes(out / FAMILIARITY_FILE, (folder / FAMILIARITY_FILE).read_bytes())

@@ -1,0 +1,111 @@
+"""What works with the core's dependencies alone: no torch, no numba, no transformers."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+EXAMPLES = Path(__file__).resolve().parent.parent / "src/spotchange/assets/examples"
+BEFORE, AFTER = EXAMPLES / "1_an_object_gone_before.jpg", EXAMPLES / "1_an_object_gone_after.jpg"
+
+
+def spotchange(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
+    program = Path(__file__).with_name("light.py")
+    return subprocess.run(
+        [sys.executable, str(program), *map(str, arguments)], cwd=cwd, capture_output=True, text=True, timeout=300
+    )
+
+
+def done(*arguments: object, cwd: Path) -> str:
+    finished = spotchange(*arguments, cwd=cwd)
+    assert finished.returncode == 0, finished.stderr
+    return finished.stdout
+
+
+def test_caption(tmp_path: Path) -> None:
+    told = json.loads(done("caption", BEFORE, AFTER, "--json", "--heatmap", "heat.png", cwd=tmp_path))
+    assert told["changed"] is True
+    assert told["change_type"] == "drop"
+    assert told["source"] == "model"
+    assert told["familiarity"] > 0.01
+    assert told["regions"]
+    assert (tmp_path / "heat.png").is_file()
+
+
+def test_caption_from_pixels_and_of_identical_pictures(tmp_path: Path) -> None:
+    assert json.loads(done("caption", BEFORE, BEFORE, "--json", cwd=tmp_path))["changed"] is False
+    assert json.loads(done("caption", BEFORE, AFTER, "--model", "pixels", "--json", cwd=tmp_path))["changed"] is True
+
+
+def test_compare(tmp_path: Path) -> None:
+    for folder, picture in (("a", BEFORE), ("b", AFTER)):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "shot.jpg").write_bytes(picture.read_bytes())
+    finished = spotchange("compare", "a", "b", "--fail-on-change", "--report", "report.html", cwd=tmp_path)
+    assert finished.returncode == 1, finished.stderr
+    assert "shot.jpg" in finished.stdout
+    assert (tmp_path / "report.html").is_file()
+
+
+def test_score(tmp_path: Path) -> None:
+    (tmp_path / "told.json").write_text(json.dumps({"a": "the cube moved", "b": "nothing changed"}))
+    (tmp_path / "true.json").write_text(json.dumps({"a": ["the red cube moved"], "b": ["no change was made"]}))
+    finished = spotchange("score", "told.json", "true.json", "--json", cwd=tmp_path)
+    assert finished.returncode == 0, finished.stderr
+    assert json.loads(finished.stdout)["corpus"]["ROUGE-L"] > 0
+    assert "METEOR is left out" in finished.stderr
+    assert "pip install 'spotchange[metrics]'" in finished.stderr
+
+
+def test_data_check_and_preview(tmp_path: Path) -> None:
+    split = tmp_path / "set" / "train"
+    split.mkdir(parents=True)
+    for name in ("before.png", "after.png"):
+        Image.new("RGB", (48, 32), "gray" if name == "before.png" else "red").save(split / name)
+    row = {"id": "one", "before_file_name": "before.png", "after_file_name": "after.png", "captions": ["it is red"]}
+    (split / "metadata.jsonl").write_text(json.dumps(row) + "\n")
+    done("data", "check", "set", cwd=tmp_path)
+    done("data", "preview", "set", "--split", "train", "--out", "sheet.png", cwd=tmp_path)
+    with Image.open(tmp_path / "sheet.png") as sheet:
+        assert sheet.width > 48
+
+
+@pytest.mark.parametrize("arguments", [("config", "list"), ("config", "show", "smoke/adapt"), ("models", "list")])
+def test_what_only_prints(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    assert done(*arguments, cwd=tmp_path).strip()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "extra"),
+    [
+        (("train", "smoke/adapt", "--out", "run"), "train"),
+        (("generate", "--pairs", "2", "--out", "set"), "train"),
+        (("models", "export", "bundled", "--out", "copy"), "train"),
+        (("models", "show"), "train"),
+        (("caption", BEFORE, AFTER, "--runtime", "torch"), "train"),
+        (("serve",), "serve"),
+    ],
+)
+def test_a_verb_without_its_extra_says_so_in_one_line(
+    tmp_path: Path, arguments: tuple[object, ...], extra: str
+) -> None:
+    finished = spotchange(*arguments, cwd=tmp_path)
+    assert finished.returncode == 2
+    assert finished.stdout == ""
+    (line,) = finished.stderr.strip().splitlines()
+    assert line.endswith(f"needs the extra '{extra}': pip install 'spotchange[{extra}]'")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_model_without_an_export_needs_torch_and_says_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text("{}")
+    finished = spotchange("caption", BEFORE, AFTER, "--model", "model", "--runtime", "onnx", cwd=tmp_path)
+    assert finished.returncode == 2
+    assert "has no ONNX export" in finished.stderr
+    assert "models export model --to onnx" in finished.stderr
