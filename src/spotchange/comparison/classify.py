@@ -18,6 +18,7 @@ from spotchange.results import Box
 
 NEARLY_ALL = 0.93  # of the pixels an explanation must cover to be believed at once
 ALL_LETTERS = 0.985
+SAME_OUTLINE = 0.8
 MOSTLY = 0.72
 LIKE = 0.55  # correlation of two shapes of different size that are the same thing
 
@@ -111,7 +112,7 @@ def _recoloured(patch: Patch, size: tuple[int, int]) -> Finding | None:
     certain, pairs = patch.colour_map()
     if certain < NEARLY_ALL:
         error, difference = patch.colour_error()
-        if patch.pixels < 24 or error > 0.12 * difference + 1.5:
+        if patch.pixels < 24 or error > 0.12 * difference + 1.5 or not _same_outline(patch):
             return None
     counted = sum(pixels for _, _, pixels in pairs)
     shares = {(old, new): pixels / counted for old, new, pixels in pairs}
@@ -133,6 +134,12 @@ def _recoloured(patch: Patch, size: tuple[int, int]) -> Finding | None:
         pixels=patch.pixels,
         colours=names,
     )
+
+
+def _same_outline(patch: Patch) -> bool:
+    """Whether the ink of both sides covers the same pixels, where there is a ground to tell it from."""
+    one, other = patch.inks
+    return bool(np.count_nonzero(one & other) >= SAME_OUTLINE * np.count_nonzero(one | other))
 
 
 def _moved(patch: Patch, size: tuple[int, int]) -> tuple[Finding | None, float]:

@@ -66,7 +66,7 @@ class Patch:
         """Whether the difference is one of smoothing: thin, or hardly visible."""
         levels = np.abs(self.before.astype(np.int16) - self.after.astype(np.int16)).max(axis=2)
         thin = not cv2.erode(self.mask.view(np.uint8), np.ones((3, 3), np.uint8)).any()
-        line = min(self.box_before[2:]) <= 3
+        line = min(self.box_before[2:]) <= 4
         return bool(levels.max(initial=0) <= 24 or line or (thin and self.pixels <= 40))
 
     @cached_property
