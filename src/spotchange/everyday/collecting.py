@@ -46,7 +46,8 @@ def add_objects(
         raise InputError(f"{folder} holds no PNG or WebP cut-outs")
     known = everyday_nouns().ids
     named = _named(folder) | (nouns or {})
-    rows, pictures, unknown = [], bytearray(), []
+    rows, pictures = [], bytearray()
+    unknown: list[str] = []
     counts: dict[str, int] = {}
     start = (library / TILES).stat().st_size if (library / TILES).exists() else 0
     for path in files:
