@@ -5,7 +5,7 @@ from PIL import Image
 
 from spotchange.answering.calibration import Calibration
 from spotchange.answering.everyday import EverydayAnswerer, cut_window
-from spotchange.answering.gate import EVERYDAY, PIXELS, GatedAnswerer, route
+from spotchange.answering.gate import EVERYDAY, MISSED, PIXELS, GatedAnswerer, route
 from spotchange.answering.interface import CaptionOptions
 from spotchange.answering.pair import ImagePair
 from spotchange.answering.torch_runtime import TorchRuntime
@@ -87,3 +87,21 @@ def test_gate_sends_drawings_to_the_pixels_and_photos_to_the_everyday_model(answ
     assert first.result.source == "pixels"
     assert second.result.model == answerer.card.name
     assert loaded == [1]
+
+
+def test_a_change_that_the_model_misses_is_told_from_the_pixels(answerer):
+    before = photo(1)
+    after = before.copy()
+    after.paste("black", (5, 5, 35, 35))
+
+    class Blind(EverydayAnswerer):
+        def answer(self, pairs, options):
+            return super().answer(pairs, CaptionOptions(threshold=0.9999))
+
+    blind = Blind(answerer.runtime, calibration=answerer.calibration)
+    gate = GatedAnswerer(lambda: blind, lambda: blind, name="bundled")
+    told, same = gate.answer([ImagePair.of(before, after), ImagePair.of(photo(2), photo(2))], CaptionOptions())
+    assert told.result.changed
+    assert "top left" in told.result.caption
+    assert told.result.warnings == (MISSED,)
+    assert not same.result.changed

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spotchange.answering.captioner import Captioner
 from spotchange.answering.interface import Answerer
 from spotchange.errors import InputError, ModelError
-from spotchange.models.weights.bundled import BUNDLED, bundled_folder
+from spotchange.models.weights.bundled import BUNDLED, EVERYDAY, bundled_folder, everyday_folder, knows_everyday
 
 if TYPE_CHECKING:
     from spotchange.answering.model import ModelAnswerer
@@ -79,7 +80,37 @@ def model_answerer(
 def _folder_answerer(name: str, options: LoadOptions) -> Answerer:
     if options.model_options:
         raise InputError("--model-option is for vision-language models", hint="vlm:... or openai:...")
+    # The everyday model runs on torch only; without it, what the scene model does not know is answered from pixels.
+    if name == BUNDLED and everyday_folder() is not None and find_spec("torch") is not None:
+        return _gated_answerer(options)
+    if knows_everyday(model_folder(name)):
+        return _everyday(model_folder(name), options)
     return model_answerer(name, device=options.device, threads=options.threads, runtime=options.runtime)
+
+
+def _gated_answerer(options: LoadOptions) -> Answerer:
+    """All that ships: each pair goes to the model that knows it, which is loaded when the first such pair comes."""
+    from spotchange.answering.gate import GatedAnswerer
+
+    return GatedAnswerer(
+        lambda: model_answerer(BUNDLED, device=options.device, threads=options.threads, runtime=options.runtime),
+        lambda: _everyday_answerer(EVERYDAY, options),
+        name=BUNDLED,
+    )
+
+
+def _everyday_answerer(name: str, options: LoadOptions) -> Answerer:
+    folder = everyday_folder()
+    if folder is None:
+        raise ModelError("this build carries no everyday model", hint="give a folder trained on that world")
+    return _everyday(folder, options)
+
+
+def _everyday(folder: Path, options: LoadOptions) -> Answerer:
+    from spotchange.answering.everyday import EverydayAnswerer
+    from spotchange.answering.torch_runtime import choose_device
+
+    return EverydayAnswerer.load(folder, device=choose_device(options.device))
 
 
 def _pixel_answerer(name: str, options: LoadOptions) -> Answerer:
@@ -96,6 +127,7 @@ def _vlm_answerer(name: str, options: LoadOptions) -> Answerer:
 
 # Everything that answers beside our own models. A name that is not here is a model folder, or the bundled one.
 ANSWERERS: dict[str, Factory] = {
+    EVERYDAY: _everyday_answerer,
     "pixels": _pixel_answerer,
     "vlm": _vlm_answerer,
     "openai": _vlm_answerer,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -16,12 +16,17 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
+from spotchange.answering.ignore import without_heat
 from spotchange.answering.interface import Answer, Answerer, AnswererCard, CaptionOptions
+from spotchange.answering.obvious import OBVIOUS, difference_map
 from spotchange.answering.pair import ImagePair
-from spotchange.answering.pixels import answer_from_pixels, is_photo
+from spotchange.answering.pixels import answer_from_pixels, equal_neighbours
+from spotchange.answering.regions import boxes_of, places
+from spotchange.errors import SpotchangeError
 
 SCENES, EVERYDAY, PIXELS = "scenes", "everyday", "pixels"
 _THUMBNAIL = (12, 8)
+_PAGE = 0.72  # of neighbouring pixels exactly equal: pages and drawings have more, even smooth JPEG photos less
 MISSED = "the model saw no change here, the pixels did: look at the marked places"
 
 
@@ -65,7 +70,8 @@ def route(pair: ImagePair) -> str:
     likeness = (judge.probability(pair.before.pil) + judge.probability(pair.after.pil)) / 2
     if likeness >= 0.5:
         return SCENES
-    return EVERYDAY if is_photo(pair) else PIXELS
+    page = all(equal_neighbours(image) >= _PAGE for image in (pair.before, pair.after))
+    return PIXELS if page else EVERYDAY
 
 
 class GatedAnswerer:
@@ -90,21 +96,25 @@ class GatedAnswerer:
         for answerer in self._loaded.values():
             answerer.set_threads(count)
 
-    def answer(self, pairs: Sequence[ImagePair], options: CaptionOptions) -> list[Answer]:
+    def answer(self, pairs: Sequence[ImagePair], options: CaptionOptions) -> list[Answer | SpotchangeError]:
         """One answer per pair, in order; `result.model` says who gave it."""
         routes = [route(pair) for pair in pairs]
-        found: dict[int, Answer] = {}
+        found: dict[int, Answer | SpotchangeError] = {}
         for who in dict.fromkeys(routes):
             places = [place for place, each in enumerate(routes) if each == who]
             part = [pairs[place] for place in places]
             found |= dict(zip(places, self._answered(who, part, options), strict=True))
         return [found[place] for place in range(len(pairs))]
 
-    def _answered(self, who: str, pairs: Sequence[ImagePair], options: CaptionOptions) -> list[Answer]:
+    def _answered(
+        self, who: str, pairs: Sequence[ImagePair], options: CaptionOptions
+    ) -> Sequence[Answer | SpotchangeError]:
         if who == PIXELS:
             return [answer_from_pixels(pair, options) for pair in pairs]
         answers = self._get(who).answer(pairs, options)
-        return answers if who == SCENES else [_with_missed(each, options) for each in answers]
+        if who == SCENES:
+            return answers
+        return [each if isinstance(each, SpotchangeError) else _with_missed(each, options) for each in answers]
 
     def _get(self, who: str) -> Answerer:
         if who not in self._loaded:
@@ -115,12 +125,26 @@ class GatedAnswerer:
 
 
 def _with_missed(answer: Answer, options: CaptionOptions) -> Answer:
-    """The answer, or the comparison's where the model calls a pair unchanged that the aligned pixels call changed."""
+    """The answer, or what the pixels show where the model calls a pair unchanged that is obviously not the same."""
     if answer.result.changed or answer.result.identical or options.threshold is not None:
         return answer
-    from dataclasses import replace
-
-    compared = answer_from_pixels(answer.pair, options)
-    if not compared.result.changed:
+    apart = without_heat(np.stack([difference_map(answer.pair)] * 2), answer.pair.before.size, options.ignore)
+    if apart.max() < OBVIOUS:
         return answer
-    return replace(compared, result=replace(compared.result, warnings=(*compared.result.warnings, MISSED)))
+    heat = np.clip(apart / (2 * OBVIOUS), 0, 1).astype(np.float32)
+    regions = tuple(
+        region
+        for image, side, size in (("before", 0, answer.pair.before.size), ("after", 1, answer.pair.after.size))
+        for region in boxes_of(heat[side], heat[side] >= 0.5, image=image, size=size)  # type: ignore[arg-type]
+    )
+    where = " and ".join(places([region for region in regions if region.image == "after"], answer.pair.after.size)[:3])
+    result = replace(
+        answer.result,
+        caption=f"something has changed: {where}",
+        changed=True,
+        change_type=None,
+        regions=regions,
+        source="pixels",
+        warnings=(*answer.result.warnings, MISSED),
+    )
+    return replace(answer, result=result, heat=heat)

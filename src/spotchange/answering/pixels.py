@@ -107,10 +107,11 @@ def heat_of(found: Comparison) -> Heat:
 
 def is_photo(pair: ImagePair) -> bool:
     """Whether both images look like photographs: sensor noise leaves few neighbours exactly equal."""
-    return all(_equal_neighbours(image) < FLAT_SHARE for image in (pair.before, pair.after))
+    return all(equal_neighbours(image) < FLAT_SHARE for image in (pair.before, pair.after))
 
 
-def _equal_neighbours(image: LazyImage) -> float:
+def equal_neighbours(image: LazyImage) -> float:
+    """Share of neighbouring pixels that are exactly equal."""
     pixels = image.pixels
     step = max(1, pixels.shape[0] // 256)  # some rows tell as much as all
     rows = pixels[::step]

@@ -58,6 +58,8 @@ class VisionSettings(Settings):
     n_inter: int | None = Field(default=None, ge=0, le=DEEPEST)
     """Blocks, counted from the last, that look at both pictures at once; null: a quarter of the layers."""
     mlp_ratio: int = Field(default=4, ge=1, le=64)
+    difference: bool = False
+    """Give every token also the difference to its place in the other picture; not in the paper, learns faster."""
     activation: Literal["quick_gelu", "gelu"] = "quick_gelu"
     output_width: int = Field(default=512, ge=1, le=WIDEST)
     """Width of the projected tokens that the captioner reads and of the pair's embedding."""
@@ -199,7 +201,7 @@ class HeadSettings(Settings):
     """Kinds of change, "none" first."""
     nouns: int = Field(default=0, ge=0, le=1_000_000)
     """Names for single things, and one for what has none, from a second look at a window round each; 0: no such look.
-    Needs efficientnet-lite0."""
+    It looks with an EfficientNet-lite0 of its own (`vision.efficientnet`), which does not learn."""
     colours: int = Field(default=12, ge=1, le=1_000)
     """Colours that the second look tells apart."""
 
@@ -375,6 +377,7 @@ PRESETS: dict[str, dict[str, Any]] = {
             "heads": 4,
             "layers": 4,
             "n_inter": 4,
+            "difference": True,
             "activation": "gelu",
             "output_width": 256,
         },

@@ -6,7 +6,7 @@ The baselines are the same composition of other parts; `build.py` says which.
 from __future__ import annotations
 
 import math
-from typing import Any, cast
+from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +23,9 @@ from spotchange.models.text_encoder import TextEncoder, WordEmbedding
 from spotchange.models.vision.heads import ChangeHead, PatchChangeHead
 from spotchange.models.vision.pair_encoder import PairEncoder
 
+if TYPE_CHECKING:
+    from spotchange.models.vision.efficientnet import NounHead
+
 
 class Clip4idc(nn.Module):
     """`CaptioningModel` and, with a text encoder, `RetrievalModel`."""
@@ -38,7 +41,7 @@ class Clip4idc(nn.Module):
         text_encoder: TextEncoder | None = None,
         change_head: ChangeHead | None = None,
         patch_change_head: PatchChangeHead | None = None,
-        noun_head: nn.Module | None = None,
+        noun_head: NounHead | None = None,
     ) -> None:
         super().__init__()
         self.image_size = image_size
@@ -99,13 +102,12 @@ class Clip4idc(nn.Module):
         result: Tensor = torch.stack([apart, apart], dim=1).unflatten(-1, state.grid)
         return result
 
-    def name_windows(self, windows: Tensor) -> tuple[Tensor, Tensor]:
-        """Scores of nouns and colours for pictures of single things (windows, 3, size, size), preprocessed."""
+    def name_windows(self, windows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Scores of nouns, colours and ImageNet classes for pictures of single things (windows, 3, size, size)."""
         if self.noun_head is None:
             raise ModelError("this model has no names for single things", hint="use an everyday model")
-        network: Any = self.encoder.backbone.network
-        nouns, colours = self.noun_head(network.summarise(windows))
-        return nouns, colours
+        nouns, colours, classes = self.noun_head(windows)
+        return nouns, colours, classes
 
     # Captions
 

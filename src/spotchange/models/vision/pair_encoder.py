@@ -11,7 +11,8 @@ from spotchange.models.layers import PreNormBlock, draw
 class PairEncoder(nn.Module):
     """Backbone on each picture, before and after vectors, joint positions, inter blocks, projection.
 
-    `joint=False` leaves out the joint positions and their norm: CLIP-FT, where no block sees both pictures.
+    `joint=False` leaves out the joint positions and their norm: CLIP-FT, where no block sees both pictures. With
+    `difference` every token also gets what it is that differs at its place in the other picture (not in the paper).
     """
 
     def __init__(
@@ -26,6 +27,7 @@ class PairEncoder(nn.Module):
         joint: bool = True,
         activation: str = "quick_gelu",
         mlp_ratio: int = 4,
+        difference: bool = False,
     ) -> None:
         super().__init__()
         self.grid = grid
@@ -38,6 +40,8 @@ class PairEncoder(nn.Module):
         self.inter = nn.ModuleList(
             PreNormBlock(width=width, heads=heads, activation=activation, mlp_ratio=mlp_ratio) for _ in range(n_inter)
         )
+        # What is seen at the same place of the other picture: attention need not first learn where to look.
+        self.difference = nn.Linear(width, width, bias=False) if difference else None
         self.norm = nn.LayerNorm(width)
         self.projection = nn.Linear(width, output_width, bias=False)
         for added in (self.before_vector, self.after_vector, self.joint_positions):
@@ -62,7 +66,10 @@ class PairEncoder(nn.Module):
             alone = torch.cat([first.repeat_interleave(pairs // len(before), dim=0), second])
         marks = torch.stack([self.before_vector, self.after_vector])[:, None, None]  # (2, 1, 1, width)
         alone = alone.unflatten(0, (2, pairs))
-        together = (alone + marks).transpose(0, 1).flatten(1, 2)  # (pairs, 2 (1 + patches), width)
+        marked = alone + marks
+        if self.difference is not None:
+            marked = marked + self.difference(alone - alone.flip(0))
+        together = marked.transpose(0, 1).flatten(1, 2)  # (pairs, 2 (1 + patches), width)
         if self.joint_positions is not None and self.joint_norm is not None:
             together = self.joint_norm(together + self.joint_positions)
         last_input = together

@@ -1,4 +1,4 @@
-"""The model that ships inside the package."""
+"""The models that ship inside the package."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from importlib import resources
 from pathlib import Path
 
 from spotchange.errors import ModelError
+from spotchange.files import load_json
 
 BUNDLED = "bundled"
+EVERYDAY = "everyday"
 _FOLDER = "spotchange-small"
+_EVERYDAY_FOLDER = "spotchange-everyday"
 
 
 def bundled_folder() -> Path:
@@ -17,3 +20,18 @@ def bundled_folder() -> Path:
     if not (folder / "config.json").exists():
         raise ModelError("this build of spotchange carries no model", hint="name a model folder instead of 'bundled'")
     return folder
+
+
+def everyday_folder() -> Path | None:
+    """Where the shipped model of everyday pictures lies; None in a build without one."""
+    folder = Path(str(resources.files("spotchange"))) / "assets" / _EVERYDAY_FOLDER
+    return folder if (folder / "config.json").exists() else None
+
+
+def knows_everyday(folder: Path) -> bool:
+    """Whether a model folder holds a model of everyday pictures: one that takes a second look to name things."""
+    try:
+        config = load_json((folder / "config.json").read_text(encoding="utf-8"))
+        return bool(config["settings"]["heads"]["nouns"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return False  # whoever loads it says what is wrong
