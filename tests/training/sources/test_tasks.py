@@ -381,7 +381,7 @@ def test_a_mix_trains_resumes_exactly_and_hands_over_to_fine_tuning(folders: dic
 def test_one_setting_reaches_all_stages_of_an_ablation(name: str, tmp_path: Path) -> None:
     path = RECIPES / "ablations" / f"{name}.yaml"
     jobs = plan(Ablation.from_yaml(path, ["stages.pretrain.model.vision.resnet=somewhere"]), tmp_path)
-    assert len({job.chain for job in jobs}) == {"idc-pcl": 16, "idc-pcl-data": 8}[name]
+    assert len({job.chain for job in jobs}) == {"idc-pcl": 28, "idc-pcl-data": 8}[name]
     for job in jobs:
         assert job.recipe.model is not None
         assert job.recipe.model.vision.resnet == "somewhere"
