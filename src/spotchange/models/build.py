@@ -115,7 +115,9 @@ def _clip4idc(settings: ModelSettings, *, joint: bool = True, language: TextTran
         )
         if captioner is not None
         else None,
-        change_head=ChangeHead(width=vision.width, change_types=len(settings.heads.change_types))
+        change_head=ChangeHead(
+            width=vision.width, change_types=len(settings.heads.change_types), by_heat=settings.heads.change_by_heat
+        )
         if settings.heads.change
         else None,
         patch_change_head=PatchChangeHead(width=vision.width) if settings.heads.patch_change else None,

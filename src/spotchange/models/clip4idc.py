@@ -70,7 +70,8 @@ class Clip4idc(nn.Module):
         """(pairs, change types), "none" first; None without a change head."""
         if self.change_head is None:
             return None
-        return self.change_head(state.extras["classes"], state.extras["inter"])
+        heat = self.patch_change_logits(state) if self.change_head.by_heat else None
+        return self.change_head(state.extras["classes"], state.extras["inter"], heat)
 
     def patch_change_logits(self, state: VisualState) -> Tensor | None:
         """(pairs, 2, patches); None without a patch change head."""
