@@ -2,12 +2,12 @@ import torch
 import torch.nn.functional as F
 
 from spotchange.config.model import ModelSettings
-from spotchange.everyday.imagenet import class_table
 from spotchange.everyday.kinds import KINDS
 from spotchange.everyday.nouns import everyday_nouns
 from spotchange.everyday.wording import TOKENS
 from spotchange.models.build import build_model
 from spotchange.models.vision.efficientnet import ConvNorm, EfficientNetLite
+from spotchange.models.vision.imagenet_nouns import class_table
 
 
 def test_a_folded_norm_is_the_norm():
@@ -54,6 +54,6 @@ def test_the_preset_fits_the_world_and_the_size_limit():
 
 def test_every_imagenet_class_is_one_noun_at_most():
     table = class_table(everyday_nouns())
-    assert (table.sum(axis=1) == 1).all()
+    assert table.sum(dim=1).eq(1).all()
     assert table[504].argmax() == everyday_nouns().ids["mug"]
     assert table[970].argmax() == len(everyday_nouns().names)  # a mountain is no thing

@@ -203,7 +203,7 @@ class HeadSettings(Settings):
     """Kinds of change, "none" first."""
     nouns: int = Field(default=0, ge=0, le=1_000_000)
     """Names for single things, and one for what has none, from a second look at a window round each; 0: no such look.
-    It looks with an EfficientNet-lite0 of its own (`vision.efficientnet`), which does not learn."""
+    Needs efficientnet-lite0."""
     colours: int = Field(default=12, ge=1, le=1_000)
     """Colours that the second look tells apart."""
 

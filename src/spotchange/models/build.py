@@ -26,8 +26,6 @@ from spotchange.models.weights.initialise import initialise
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-    from spotchange.models.vision.efficientnet import NounHead
-
 _SPECIAL_TOKENS = {  # role: the names it has in the tokenizers we know
     "begin": ("[BOS]", "<|startoftext|>", "<start_of_text>"),
     "end": ("[EOS]", "<|endoftext|>", "<end_of_text>"),
@@ -124,18 +122,17 @@ def _clip4idc(settings: ModelSettings, *, joint: bool = True, language: TextTran
         noun_head=_noun_head(settings),
     )
     initialise(model)
-    if model.noun_head is not None:
-        model.noun_head.take_classes()
     return model
 
 
-def _noun_head(settings: ModelSettings) -> NounHead | None:
+def _noun_head(settings: ModelSettings) -> nn.Module | None:
     if not settings.heads.nouns:
         return None
+    if settings.vision.backbone != "efficientnet-lite0":
+        raise ConfigError("model.heads.nouns needs model.vision.backbone: efficientnet-lite0")
     from spotchange.models.vision.efficientnet import NounHead
 
-    eyes = settings.vision.efficientnet
-    return NounHead(nouns=settings.heads.nouns, colours=settings.heads.colours, pretrained=eyes)
+    return NounHead(nouns=settings.heads.nouns, colours=settings.heads.colours)
 
 
 def _pair_encoder(settings: ModelSettings, *, joint: bool) -> PairEncoder:

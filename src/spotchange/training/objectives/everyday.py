@@ -102,7 +102,7 @@ class EverydayObjective(Objective):
         windows = cut_windows(pictures, boxes, size=self.settings.window) * light[:, None, None, None]
         if self.training:
             windows = torch.where((chance[:, 4] < 0.5)[:, None, None, None], windows.flip(3), windows)
-        nouns, colours, _ = self.model.name_windows(windows)
+        nouns, colours = self.model.name_windows(windows)
         return nouns.float(), colours.float()
 
     def _noun_loss(self, logits: Tensor, target: Tensor) -> Tensor:
