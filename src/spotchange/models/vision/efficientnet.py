@@ -147,7 +147,7 @@ class EfficientGridEncoder(nn.Module):
 class NounHead(nn.Module):
     """Names and colours of single things, from a second look at a window round each."""
 
-    def __init__(self, *, nouns: int, colours: int, dropout: float = 0.2) -> None:
+    def __init__(self, *, nouns: int, colours: int, dropout: float = 0.5) -> None:
         super().__init__()
         self.dropout = nn.Dropout(dropout)
         self.nouns = nn.Linear(SUMMARY_CHANNELS, nouns)
