@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from everyday_figures import noun_chances
 
+from everyday_figures import noun_chances
 from spotchange.evaluation.everyday import fit_level, fit_temperature, fit_threshold, naming_at, softmax
 from spotchange.everyday.nouns import everyday_nouns
 from spotchange.files import write_text
