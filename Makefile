@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 LIGHT := $(VENV)/.light
 FULL := $(VENV)/.full
 
-.PHONY: setup demo test lint format fuzz smoke mutants clean
+.PHONY: setup demo docs test lint format fuzz smoke mutants clean
 setup: $(FULL)
 
 # What `pip install spotchange` brings: captions, comparisons and scores without torch.
@@ -38,6 +38,10 @@ lint: setup
 format: setup
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# API reference from the docstrings, offline: out/docs/index.html. The pages to read: docs/index.md.
+docs: setup
+	$(BIN)/pdoc --output-directory out/docs spotchange spotchange.answering spotchange.comparison spotchange.metrics spotchange.evaluation spotchange.regression spotchange.pairs spotchange.results
 
 # SECONDS for all parsers together; what gets through is kept in fuzz/found.
 SECONDS ?= 60

@@ -18,7 +18,6 @@ from spotchange.everyday.nouns import everyday_nouns
 from spotchange.files import write_text
 
 FALSE_ALARMS = 0.02
-SHARES = (0.0, 0.15, 0.3, 0.5)
 
 
 def main() -> None:
@@ -36,23 +35,19 @@ def main() -> None:
     threshold = fit_threshold(scores[known], fit["kind"][known] != 0, false_alarms=FALSE_ALARMS)
     tree = everyday_nouns()
     noun_temperature = fit_temperature(fit["nouns"].reshape(-1, fit["nouns"].shape[-1]), fit["noun"].reshape(-1))
-    # The share of the second opinion that lets most be said while nine of ten nouns are right.
-    fitted = {share: fit_level(*noun_chances(fit, noun_temperature, share), tree) for share in SHARES}
-    share = max(SHARES, key=lambda each: (fitted[each].right >= 0.9, fitted[each].said))
-    level = fitted[share]
+    level = fit_level(*noun_chances(fit, noun_temperature), tree)
     values = {
         "temperature": temperature,
         "threshold": threshold,
         "noun_temperature": noun_temperature,
         "noun_level": level.level,
-        "second_opinion": share,
         "fitted_on": f"{half} generated pairs of held-out things and photos",
     }
     write_text(folder / "calibration.json", json.dumps(values, indent=2) + "\n")
     print(json.dumps(values))
     print("fitted:", level)
-    print("known nouns, other half:", naming_at(*noun_chances(judge, noun_temperature, share), tree, level.level))
-    print("held-out nouns:", naming_at(*noun_chances(parts["held"], noun_temperature, share), tree, level.level))
+    print("known nouns, other half:", naming_at(*noun_chances(judge, noun_temperature), tree, level.level))
+    print("held-out nouns:", naming_at(*noun_chances(parts["held"], noun_temperature), tree, level.level))
     scores, truth = 1 - softmax(judge["kinds"], temperature)[:, 0], judge["kind"]
     changed = scores >= threshold
     hits, alarms = changed[truth > 0].mean(), changed[truth == 0].mean()

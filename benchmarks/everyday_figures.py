@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from spotchange.everyday.imagenet import class_table
 from spotchange.everyday.kinds import KINDS
 from spotchange.everyday.library import read_library
 from spotchange.everyday.naming import SHOWN, hot_window
@@ -30,7 +29,6 @@ WINDOW = 128
 def raw_scores(model: Any, loaded: Any, stream: EverydayStream, pairs: int) -> dict[str, np.ndarray]:
     """What the model computes for so many pairs, with the truth beside it."""
     found: dict[str, list[Any]] = {}
-    opinions = torch.from_numpy(class_table(everyday_nouns())).to(next(model.parameters()).device)
     for _ in range(-(-pairs // stream.pairs)):
         batch = stream.next_batch()
         before, after = loaded.preprocessor(batch.before), loaded.preprocessor(batch.after)
@@ -41,7 +39,7 @@ def raw_scores(model: Any, loaded: Any, stream: EverydayStream, pairs: int) -> d
         windows = np.array([[hot_window(maps[pair, picture]) for picture in range(2)] for pair in range(len(maps))])
         pictures = torch.stack([before, after], dim=1).flatten(0, 1)
         boxes = torch.as_tensor(windows, dtype=torch.float32, device=pictures.device).flatten(0, 1)
-        nouns, colours, classes = model.name_windows(cut_windows(pictures, boxes, size=WINDOW))
+        nouns, colours = model.name_windows(cut_windows(pictures, boxes, size=WINDOW))
         hottest = heat.flatten(1).argmax(dim=1)
         on_it = batch.change_mask.flatten(1).gather(1, hottest[:, None])[:, 0]
         values = {
@@ -52,7 +50,6 @@ def raw_scores(model: Any, loaded: Any, stream: EverydayStream, pairs: int) -> d
             "peak": heat.flatten(2).amax(dim=2),
             "nouns": nouns.unflatten(0, (-1, 2)).half(),
             "colours": colours.unflatten(0, (-1, 2)).half(),
-            "opinion": (classes.float().softmax(-1) @ opinions).unflatten(0, (-1, 2)).half(),
             "noun": batch.nouns,
             "window_nouns": batch.window_nouns,
         }
@@ -61,20 +58,13 @@ def raw_scores(model: Any, loaded: Any, stream: EverydayStream, pairs: int) -> d
     return {name: np.concatenate(parts) for name, parts in found.items()}
 
 
-def noun_chances(
-    raw: dict[str, np.ndarray], temperature: float = 1.0, opinion: float = 0.0
-) -> tuple[np.ndarray, np.ndarray]:
-    """Probabilities (named things, nouns) of the thing that changed, and its true noun; pairs without one left out.
-
-    `opinion` is the share of ImageNet's classes in them.
-    """
+def noun_chances(raw: dict[str, np.ndarray], temperature: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+    """Probabilities (named things, nouns) of the thing that changed, and its true noun; pairs without one left out."""
     chances, truth = [], []
     scores = raw["nouns"].astype(np.float32) / temperature
     scores -= scores.max(axis=-1, keepdims=True)
     by_picture = np.exp(scores)
     by_picture /= by_picture.sum(axis=-1, keepdims=True)
-    if opinion:
-        by_picture = (1 - opinion) * by_picture + opinion * raw["opinion"].astype(np.float32)
     for pair, kind in enumerate(raw["kind"]):
         if kind < 1 or not raw["placed"][pair] or raw["noun"][pair].max() >= len(everyday_nouns().names):
             continue

@@ -1,4 +1,4 @@
-# ruff: noqa: E501, SIM905 - markup reads better in its own lines
+
 """Pages of the kinds documentation packages do not ship: forms, tables, dashboards, shops, articles, in three looks."""
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from scripted_model import ScriptedModel, scripted
 from torch import Tensor
 
 from spotchange.answering import CaptionOptions
+from spotchange.drawing import GAP, MARK
 from spotchange.errors import ImageError
 from spotchange.models.interface import VisualState
 
@@ -167,5 +168,10 @@ def test_threads_do_not_disturb_each_other(pictures: Pictures) -> None:
 
 
 def test_the_picture_shows_both_sides(pictures: Pictures) -> None:
-    sheet = scripted(ScriptedModel()).answer(*pictures).picture()
-    assert sheet.width > 2 * pictures[0].width
+    sheet = scripted(TwoHotPatches()).answer(*pictures).picture()
+    assert sheet.width == 2 * 120 + 3 * GAP
+    marked = (np.asarray(sheet) == MARK).all(axis=2)
+    rows, columns = np.nonzero(marked)
+    assert columns.min() == 2 * GAP + 120  # both frames stand in after, the first at its corner
+    assert columns.max() == 2 * GAP + 120 + 79
+    assert rows.max() - rows.min() == 59

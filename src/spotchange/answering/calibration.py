@@ -35,8 +35,6 @@ class Calibration(Settings):
     """Taken off a word's score while captions are searched: words that validation showed to be wrong too often."""
     noun_temperature: float = Field(default=1.0, gt=0)
     """Divides the noun scores of a second look before the softmax."""
-    second_opinion: float = Field(default=0.3, ge=0, le=1)
-    """Share of ImageNet's classes, read as nouns, in the probabilities of nouns."""
     noun_level: float = Field(default=0.8, gt=0, le=1)
     """The most specific noun whose probability reaches this is said; below it "something"."""
     colour_level: float = Field(default=0.6, gt=0, le=1)

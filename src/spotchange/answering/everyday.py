@@ -20,7 +20,6 @@ from spotchange.answering.pixels import answer_identical
 from spotchange.answering.regions import boxes_of
 from spotchange.answering.runtime import Encoded, Floats
 from spotchange.answering.torch_runtime import TorchRuntime
-from spotchange.everyday.imagenet import class_table
 from spotchange.everyday.kinds import OBJECT_KINDS
 from spotchange.everyday.naming import SHOWN, Name, fill, hot_window, name_of
 from spotchange.everyday.nouns import NounTree, everyday_nouns
@@ -68,10 +67,6 @@ class EverydayAnswerer:
     def tree(self) -> NounTree:
         """The nouns it may say."""
         return everyday_nouns()
-
-    @cached_property
-    def _class_table(self) -> Floats:
-        return class_table(self.tree)
 
     def answer(self, pairs: Sequence[ImagePair], options: CaptionOptions) -> list[Answer]:
         """One answer per pair; identical pixels never reach the network."""
@@ -145,11 +140,9 @@ class EverydayAnswerer:
         pixels = torch.stack([torch.from_numpy(np.array(each)).permute(2, 0, 1) for each in windows])
         with torch.inference_mode():
             ready = loaded.preprocessor.normalise(pixels.to(next(loaded.model.parameters()).device))
-            nouns, colours, classes = self.runtime.model.name_windows(ready)
-            learnt = (nouns.float() / self.calibration.noun_temperature).softmax(-1).cpu().numpy()
-            opinion = classes.float().softmax(-1).cpu().numpy() @ self._class_table
-            share = self.calibration.second_opinion
-            return (1 - share) * learnt + share * opinion, colours.float().softmax(-1).cpu().numpy()
+            nouns, colours = self.runtime.model.name_windows(ready)
+            warm = nouns.float() / self.calibration.noun_temperature
+            return warm.softmax(-1).cpu().numpy(), colours.float().softmax(-1).cpu().numpy()
 
     def _result(
         self,

@@ -22,6 +22,7 @@ from spotchange.answering.obvious import OBVIOUS, difference_map
 from spotchange.answering.pair import ImagePair
 from spotchange.answering.pixels import answer_from_pixels, equal_neighbours
 from spotchange.answering.regions import boxes_of, places
+from spotchange.errors import SpotchangeError
 
 SCENES, EVERYDAY, PIXELS = "scenes", "everyday", "pixels"
 _THUMBNAIL = (12, 8)
@@ -95,21 +96,25 @@ class GatedAnswerer:
         for answerer in self._loaded.values():
             answerer.set_threads(count)
 
-    def answer(self, pairs: Sequence[ImagePair], options: CaptionOptions) -> list[Answer]:
+    def answer(self, pairs: Sequence[ImagePair], options: CaptionOptions) -> list[Answer | SpotchangeError]:
         """One answer per pair, in order; `result.model` says who gave it."""
         routes = [route(pair) for pair in pairs]
-        found: dict[int, Answer] = {}
+        found: dict[int, Answer | SpotchangeError] = {}
         for who in dict.fromkeys(routes):
             places = [place for place, each in enumerate(routes) if each == who]
             part = [pairs[place] for place in places]
             found |= dict(zip(places, self._answered(who, part, options), strict=True))
         return [found[place] for place in range(len(pairs))]
 
-    def _answered(self, who: str, pairs: Sequence[ImagePair], options: CaptionOptions) -> list[Answer]:
+    def _answered(
+        self, who: str, pairs: Sequence[ImagePair], options: CaptionOptions
+    ) -> Sequence[Answer | SpotchangeError]:
         if who == PIXELS:
             return [answer_from_pixels(pair, options) for pair in pairs]
         answers = self._get(who).answer(pairs, options)
-        return answers if who == SCENES else [_with_missed(each, options) for each in answers]
+        if who == SCENES:
+            return answers
+        return [each if isinstance(each, SpotchangeError) else _with_missed(each, options) for each in answers]
 
     def _get(self, who: str) -> Answerer:
         if who not in self._loaded:

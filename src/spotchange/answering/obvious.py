@@ -29,7 +29,8 @@ def difference_map(pair: ImagePair) -> Floats:
 
 
 def _small(picture: Image.Image) -> Floats:
-    return np.asarray(picture.resize((_SIDE, _SIDE), Image.Resampling.BOX, reducing_gap=2.0), np.float32) / 255
+    small = np.asarray(picture.resize((_SIDE, _SIDE), Image.Resampling.BOX, reducing_gap=2.0), np.float32)
+    return small / np.float32(255)
 
 
 def _equally_bright(picture: Floats, like: Floats) -> Floats:

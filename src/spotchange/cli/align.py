@@ -27,7 +27,7 @@ def align(
     from spotchange.answering.torch_runtime import choose_device
     from spotchange.files import atomic_path
     from spotchange.images import read_pair
-    from spotchange.models.explain.alignment import alignment_figure, word_alignment
+    from spotchange.models.explain.attention import alignment_figure, word_alignment
     from spotchange.models.weights.folder import load_model
 
     pictures = read_pair(before, after)

@@ -202,7 +202,7 @@ def hold_out(
     as_json: AsJson = False,
 ) -> None:
     """Draw train and val from a set's train, keeping its own val and test for the end, as official-val and so on."""
-    from spotchange.data.split import hold_out as hold_out_share
+    from spotchange.data.folders import hold_out as hold_out_share
 
     _print_counts(out, hold_out_share(data_dir, out, share=share, seed=seed), as_json)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import cv2
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +24,7 @@ LARGEST = 0.5  # of the window: what covers more is the ground
 SAME_EDGE = 2  # pixels
 SMALLEST_CHANGE = 3  # pixels
 SMALLEST = 14  # pixels of a side
+TALLEST_BUTTON = 64
 EDGE = 4  # pixels of border and rounding outside the fill
 _CAUSES = ("text", "inserted", "removed", "appeared", "disappeared", "restyled", "swapped", "resized")
 
@@ -43,6 +46,9 @@ def describe_box(
             continue
         cause = describe_parts(_interiors(before, after, first, second, colour), size)
         if cause and cause[0].kind in _CAUSES:
+            if max(first[3], second[3]) <= TALLEST_BUTTON and cause[0].kind in ("text", "restyled"):
+                # A button is as wide as what it says: both are one change.
+                return [replace(cause[0], boxes_before=(first,), boxes_after=(second,)), *cause[1:]]
             return cause
         became = "larger" if second[2] * second[3] > first[2] * first[3] else "smaller"
         extents = f"{first[2]}x{first[3]} to {second[2]}x{second[3]} pixels"

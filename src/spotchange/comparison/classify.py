@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import cv2
 import numpy as np
 
@@ -177,7 +179,7 @@ def _moved(patch: Patch, size: tuple[int, int]) -> tuple[Finding | None, float]:
     return swapped, 1.0 if swapped else 0.0
 
 
-def _swapped(patch: Patch, size: tuple[int, int], explained: list, old: int, new: int) -> Finding | None:
+def _swapped(patch: Patch, size: tuple[int, int], explained: list[Any], old: int, new: int) -> Finding | None:
     """Two displacements in opposite directions that together explain what one does not."""
     for number, (kept, came, shift) in enumerate(explained):
         for other_kept, other_came, other in explained[number + 1 :]:
@@ -248,7 +250,8 @@ def _outside(box: Box, patch: Patch, side: int) -> Box:
 def _shape(patch: Patch, side: int, box: Box) -> np.ndarray:
     cutout = (patch.before, patch.after)[side][box[1] : box[1] + box[3], box[0] : box[0] + box[2]]
     ground = np.array(unpack(patch.ground or 0), np.float32)
-    return np.abs(cutout.astype(np.float32) - ground).sum(axis=2)
+    result: np.ndarray = np.abs(cutout.astype(np.float32) - ground).sum(axis=2)
+    return result
 
 
 def _correlation(one: np.ndarray, other: np.ndarray) -> float:

@@ -17,9 +17,10 @@ from spotchange.comparison.options import ComparisonOptions
 from spotchange.comparison.parts import whole_lines
 from spotchange.comparison.patches import Patch, patch_at
 from spotchange.comparison.picture import Picture
+from spotchange.comparison.places import place
 from spotchange.comparison.reading import read_findings
 from spotchange.comparison.rearranged import rearranged
-from spotchange.comparison.regions import Frame, around, groups, lines_joined
+from spotchange.comparison.regions import Frame, around, bounds, groups, lines_joined
 from spotchange.comparison.result import Finding
 from spotchange.comparison.rows import align
 from spotchange.comparison.verdict import Verdict
@@ -60,8 +61,21 @@ def describe(before: Picture, after: Picture, verdict: Verdict, options: Compari
     local = found_again(local, scene.before, scene.after, scene.size)
     local = rearranged(local, scene.before, scene.after, scene.size)
     found = ordered([*findings, *joined_findings(local, scene.size)])
+    found = found or _somewhere(verdict, scene.size)
     read = read_findings(found, scene.before, scene.after, wanted=options.read_text)
     return tuple(finding for finding in read if not (len(read) > 1 and _painted_again(finding)))
+
+
+def _somewhere(verdict: Verdict, size: tuple[int, int]) -> list[Finding]:
+    """What is said where every difference passes for a trifle of its own: there is one all the same."""
+    box = bounds(verdict.counted)
+    if box is None:
+        return []
+    sentence = f"slight differences {place(box, size)}"
+    finding = Finding(
+        kind="noise", sentence=sentence, boxes_before=(box,), boxes_after=(box,), pixels=verdict.diff_pixels
+    )
+    return [finding]
 
 
 def _painted_again(finding: Finding) -> bool:

@@ -190,6 +190,8 @@ class HeadSettings(Settings):
 
     change: bool = False
     """Say the kind of change, "none" among them."""
+    change_by_heat: bool = False
+    """Read the kind of change where the patch head sees it, not from the mean of all patches; needs patch_change."""
     patch_change: bool = False
     """Say for every patch whether it belongs to the change; without it the heat map is class-token attention."""
     pretraining: bool = False
@@ -201,7 +203,7 @@ class HeadSettings(Settings):
     """Kinds of change, "none" first."""
     nouns: int = Field(default=0, ge=0, le=1_000_000)
     """Names for single things, and one for what has none, from a second look at a window round each; 0: no such look.
-    It looks with an EfficientNet-lite0 of its own (`vision.efficientnet`), which does not learn."""
+    Needs efficientnet-lite0."""
     colours: int = Field(default=12, ge=1, le=1_000)
     """Colours that the second look tells apart."""
 
@@ -383,7 +385,13 @@ PRESETS: dict[str, dict[str, Any]] = {
         },
         "text": {"encoder": False, "width": 256, "heads": 4, "layers": 0, "activation": "gelu", "context": 24},
         "captioner": {"width": 256, "heads": 4, "encoder_layers": 0, "decoder_layers": 2, "memory": "last"},
-        "heads": {"change": True, "patch_change": True, "change_types": list(EVERYDAY_KINDS), "nouns": 525},
+        "heads": {
+            "change": True,
+            "change_by_heat": True,
+            "patch_change": True,
+            "change_types": list(EVERYDAY_KINDS),
+            "nouns": 525,
+        },
         "vocabulary": {"size": 88, "begin": 1, "end": 2, "pad": 0},
     },
     # Small enough to train on two CPU cores in a test or a first look.

@@ -143,7 +143,7 @@ class EverydaySettings(Settings):
     """Per patch, after the pictures met: is this the thing that changed."""
     words: Weight = 1.0
     """The frame of the sentence."""
-    patches: Weight = 0.3
+    patches: Weight = 0.1
     """Per patch, before the pictures meet: which thing is seen there."""
     nouns: Weight = 1.0
     """The name of a thing from a window round it, at every level of the tree of nouns."""

@@ -26,7 +26,7 @@ from spotchange.metrics import (
     mean_of,
     paired_comparison,
 )
-from spotchange.metrics.correlation import rank_correlation
+from spotchange.metrics.significance import rank_correlation
 from spotchange.pairs import CHANGE_TYPES
 
 CAPTIONS = "captions.jsonl"

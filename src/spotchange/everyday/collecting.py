@@ -46,7 +46,9 @@ def add_objects(
         raise InputError(f"{folder} holds no PNG or WebP cut-outs")
     known = everyday_nouns().ids
     named = _named(folder) | (nouns or {})
-    rows, pictures, unknown, counts = [], bytearray(), [], {}
+    rows, pictures = [], bytearray()
+    unknown: list[str] = []
+    counts: dict[str, int] = {}
     start = (library / TILES).stat().st_size if (library / TILES).exists() else 0
     for path in files:
         relative = path.relative_to(folder).as_posix()
@@ -80,8 +82,8 @@ def add_backgrounds(folder: Path, library: Path, *, split: str = "train", licenc
     rows, pictures = [], bytearray()
     start = (library / BACKGROUND_PICTURES).stat().st_size if (library / BACKGROUND_PICTURES).exists() else 0
     for path in files:
-        with Image.open(path) as picture:
-            picture = picture.convert("RGB")
+        with Image.open(path) as opened:
+            picture = opened.convert("RGB")
             picture.thumbnail((384, 384))
             encoded = _encoded(picture, 75)
         at = [start + len(pictures), len(encoded)]

@@ -15,7 +15,7 @@ SHARES = {
     "move": 13.0,
     "replace": 9.0,
     "color": 6.0,
-    "turn": 6.0,
+    "turn": 4.0,
     "split": 2.5,
     "resize": 3.0,
     "brighter": 1.2,

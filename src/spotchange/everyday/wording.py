@@ -129,7 +129,9 @@ def _tables(device: torch.device) -> dict[str, Tensor]:
         phrases += list(texts)
     names = list(FACTS)
     phrase: list[list[int]] = []
-    asked, first, count = [], [], []
+    asked: list[list[int]] = []
+    first: list[int] = []
+    count: list[int] = []
     for kind in KINDS:
         first.append(len(phrase))
         count.append(len(FRAMES[kind]))

@@ -26,8 +26,6 @@ from spotchange.models.weights.initialise import initialise
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-    from spotchange.models.vision.efficientnet import NounHead
-
 _SPECIAL_TOKENS = {  # role: the names it has in the tokenizers we know
     "begin": ("[BOS]", "<|startoftext|>", "<start_of_text>"),
     "end": ("[EOS]", "<|endoftext|>", "<end_of_text>"),
@@ -115,25 +113,26 @@ def _clip4idc(settings: ModelSettings, *, joint: bool = True, language: TextTran
         )
         if captioner is not None
         else None,
-        change_head=ChangeHead(width=vision.width, change_types=len(settings.heads.change_types))
+        change_head=ChangeHead(
+            width=vision.width, change_types=len(settings.heads.change_types), by_heat=settings.heads.change_by_heat
+        )
         if settings.heads.change
         else None,
         patch_change_head=PatchChangeHead(width=vision.width) if settings.heads.patch_change else None,
         noun_head=_noun_head(settings),
     )
     initialise(model)
-    if model.noun_head is not None:
-        model.noun_head.take_classes()
     return model
 
 
-def _noun_head(settings: ModelSettings) -> NounHead | None:
+def _noun_head(settings: ModelSettings) -> nn.Module | None:
     if not settings.heads.nouns:
         return None
+    if settings.vision.backbone != "efficientnet-lite0":
+        raise ConfigError("model.heads.nouns needs model.vision.backbone: efficientnet-lite0")
     from spotchange.models.vision.efficientnet import NounHead
 
-    eyes = settings.vision.efficientnet
-    return NounHead(nouns=settings.heads.nouns, colours=settings.heads.colours, pretrained=eyes)
+    return NounHead(nouns=settings.heads.nouns, colours=settings.heads.colours)
 
 
 def _pair_encoder(settings: ModelSettings, *, joint: bool) -> PairEncoder:

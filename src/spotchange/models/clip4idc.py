@@ -6,7 +6,7 @@ The baselines are the same composition of other parts; `build.py` says which.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -23,9 +23,6 @@ from spotchange.models.text_encoder import TextEncoder, WordEmbedding
 from spotchange.models.vision.heads import ChangeHead, PatchChangeHead
 from spotchange.models.vision.pair_encoder import PairEncoder
 
-if TYPE_CHECKING:
-    from spotchange.models.vision.efficientnet import NounHead
-
 
 class Clip4idc(nn.Module):
     """`CaptioningModel` and, with a text encoder, `RetrievalModel`."""
@@ -41,7 +38,7 @@ class Clip4idc(nn.Module):
         text_encoder: TextEncoder | None = None,
         change_head: ChangeHead | None = None,
         patch_change_head: PatchChangeHead | None = None,
-        noun_head: NounHead | None = None,
+        noun_head: nn.Module | None = None,
     ) -> None:
         super().__init__()
         self.image_size = image_size
@@ -70,8 +67,8 @@ class Clip4idc(nn.Module):
         """(pairs, change types), "none" first; None without a change head."""
         if self.change_head is None:
             return None
-        result: Tensor | None = self.change_head(state.extras["classes"], state.extras["inter"])
-        return result
+        heat = self.patch_change_logits(state) if self.change_head.by_heat else None
+        return self.change_head(state.extras["classes"], state.extras["inter"], heat)
 
     def patch_change_logits(self, state: VisualState) -> Tensor | None:
         """(pairs, 2, patches); None without a patch change head."""
@@ -102,12 +99,12 @@ class Clip4idc(nn.Module):
         result: Tensor = torch.stack([apart, apart], dim=1).unflatten(-1, state.grid)
         return result
 
-    def name_windows(self, windows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Scores of nouns, colours and ImageNet classes for pictures of single things (windows, 3, size, size)."""
+    def name_windows(self, windows: Tensor) -> tuple[Tensor, Tensor]:
+        """Scores of nouns and colours for pictures of single things (windows, 3, size, size), preprocessed."""
         if self.noun_head is None:
             raise ModelError("this model has no names for single things", hint="use an everyday model")
-        nouns, colours, classes = self.noun_head(windows)
-        return nouns, colours, classes
+        nouns, colours = self.noun_head(self.encoder.backbone.network.summarise(windows))
+        return nouns, colours
 
     # Captions
 

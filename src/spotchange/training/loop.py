@@ -24,13 +24,11 @@ from spotchange.training.compilation import compile_regions
 from spotchange.training.ema import WeightAverage
 from spotchange.training.log import RunLog
 from spotchange.training.objectives.base import Objective
-from spotchange.training.optimizers import build_optimizer, set_rates
+from spotchange.training.optimizers import build_optimizer, rate_factor, set_rates
 from spotchange.training.randomness import random_state, restore_random_state
-from spotchange.training.schedules import rate_factor
-from spotchange.training.selection import Selection
 from spotchange.training.sources.interface import Batches
 from spotchange.training.stopping import StopRequest
-from spotchange.training.validation import Validator
+from spotchange.training.validation import Selection, Validator
 
 CAPTIONS = "captions.jsonl"
 

@@ -9,7 +9,7 @@ import torch
 from spotchange.language.vocabulary import build_tokenizer
 from spotchange.pairs import PairBatch
 from spotchange.training.augmentation.symmetries import PlaceWords, mirror_and_turn
-from spotchange.training.vocabulary_growth import extended
+from spotchange.training.start import extended
 
 SIDE, CELLS = 8, 4
 CORNERS = {"top left": (0, 0), "top right": (0, 1), "bottom left": (1, 0), "bottom right": (1, 1)}

@@ -68,7 +68,8 @@ def _ring(mask: Mask) -> Mask:
     reach = max(5, round(0.03 * max(mask.shape)))
     grown = cv2.dilate(mask.view(np.uint8), cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (2 * reach + 1,) * 2))
     inner = cv2.dilate(mask.view(np.uint8), np.ones((5, 5), np.uint8))
-    return (grown > 0) & (inner == 0)  # type: ignore[return-value]
+    result: Mask = (grown > 0) & (inner == 0)
+    return result
 
 
 def _foreign(lab: npt.NDArray[np.float32], mask: Mask, ring: Mask) -> Mask:
@@ -96,7 +97,8 @@ def _solid(mask: Mask) -> Mask:
     total, labels, stats, _ = cv2.connectedComponentsWithStats(closed, connectivity=8)
     if total < 2:
         return mask
-    return labels == 1 + int(stats[1:, cv2.CC_STAT_AREA].argmax())
+    result: Mask = labels == 1 + int(stats[1:, cv2.CC_STAT_AREA].argmax())
+    return result
 
 
 def _same_shape(content: Content, region: Region) -> bool:

@@ -67,7 +67,8 @@ def _standard(rows: Tensor) -> Tensor:
 def salient(residual: Tensor, cells: Tensor | None = None) -> Tensor:
     """(pairs, width): the mean over cells (the residual itself by default), by how large their residual is."""
     weight = residual.float().norm(dim=-1).softmax(dim=-1).to(residual.dtype)
-    return (weight[:, None] @ (residual if cells is None else cells))[:, 0]
+    mean: Tensor = (weight[:, None] @ (residual if cells is None else cells))[:, 0]
+    return mean
 
 
 def unit(x: Tensor) -> Tensor:

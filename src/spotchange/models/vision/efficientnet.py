@@ -24,7 +24,6 @@ _STAGES = (
 _STEM = 32
 _MIDDLE_BLOCK = 11  # blocks whose output is the grid of 1/16
 MIDDLE_CHANNELS, DEEP_CHANNELS, SUMMARY_CHANNELS = 112, 320, 1280
-CLASSES = 1000
 STRIDE = 16  # pixels a cell of the finer grid
 # What the weights were trained with: (pixel - 127) / 128.
 MEAN, STD = (127 / 255,) * 3, (128 / 255,) * 3
@@ -97,7 +96,7 @@ class EfficientNetLite(nn.Module):
         self.blocks = nn.ModuleList(blocks)
         self.summary = ConvNorm(DEEP_CHANNELS, SUMMARY_CHANNELS)
         if pretrained is not None:
-            self.load_state_dict(_part(read_weights(Path(pretrained)), classes=False))
+            self.load_state_dict(read_weights(Path(pretrained)))
         for part in (self.stem, *self.blocks[:frozen]):
             part.requires_grad_(False)
         for module in self.modules():
@@ -148,42 +147,18 @@ class EfficientGridEncoder(nn.Module):
 
 
 class NounHead(nn.Module):
-    """Names and colours of single things, from a second look at a window round each.
+    """Names and colours of single things, from a second look at a window round each."""
 
-    It looks with eyes of its own, which stay as ImageNet taught them: two thousand pasted things are soon known by
-    heart, and eyes that learn them forget what photos look like.
-    """
-
-    def __init__(self, *, nouns: int, colours: int, dropout: float = 0.3, pretrained: str | None = None) -> None:
+    def __init__(self, *, nouns: int, colours: int, dropout: float = 0.5) -> None:
         super().__init__()
-        self.eyes = EfficientNetLite(pretrained=pretrained)
-        self.eyes.requires_grad_(False)
         self.dropout = nn.Dropout(dropout)
         self.nouns = nn.Linear(SUMMARY_CHANNELS, nouns)
         self.colours = nn.Linear(SUMMARY_CHANNELS, colours)
-        self.classes = nn.Linear(SUMMARY_CHANNELS, CLASSES)  # ImageNet's own, for a second opinion
-        self.classes.requires_grad_(False)
-        self.pretrained = pretrained
 
-    def take_classes(self) -> None:
-        """Put ImageNet's classes in place, after everything else got its random weights."""
-        if self.pretrained is not None:
-            self.classes.load_state_dict(_part(read_weights(Path(self.pretrained)), classes=True))
-
-    def forward(self, windows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """(windows, 3, size, size), preprocessed, to scores of nouns, colours and ImageNet classes."""
-        with torch.no_grad():
-            summary = self.eyes.summarise(windows)
-            classes = self.classes(summary)
+    def forward(self, summary: Tensor) -> tuple[Tensor, Tensor]:
+        """(windows, 1280) to scores (windows, nouns) and (windows, colours)."""
         summary = self.dropout(summary)
-        return self.nouns(summary), self.colours(summary), classes
-
-
-def _part(state: dict[str, Tensor], *, classes: bool) -> dict[str, Tensor]:
-    """The thousand classes of a file of weights, or all else."""
-    return {
-        name.removeprefix("classes."): value for name, value in state.items() if name.startswith("classes.") == classes
-    }
+        return self.nouns(summary), self.colours(summary)
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
@@ -201,9 +176,8 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 
 
 def from_package(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The package's names to ours."""
+    """The package's names to ours; the thousand ImageNet classes are left out."""
     tops = {"_conv_stem": "stem.conv", "_bn0": "stem.norm", "_conv_head": "summary.conv", "_bn1": "summary.norm"}
-    tops["_fc"] = "classes"
     parts = {
         "_expand_conv": "expand.conv",
         "_bn0": "expand.norm",

@@ -19,6 +19,7 @@ from spotchange.training.objectives.base import Objective
 
 _ROOM = (1.1, 1.75)  # how much wider than the thing a training window is
 _STRAY = 0.12  # how far its middle may be off, in parts of the thing
+_SURE = 0.92
 _LIGHT = 0.2  # how much its brightness may differ
 
 
@@ -102,7 +103,7 @@ class EverydayObjective(Objective):
         windows = cut_windows(pictures, boxes, size=self.settings.window) * light[:, None, None, None]
         if self.training:
             windows = torch.where((chance[:, 4] < 0.5)[:, None, None, None], windows.flip(3), windows)
-        nouns, colours, _ = self.model.name_windows(windows)
+        nouns, colours = self.model.name_windows(windows)
         return nouns.float(), colours.float()
 
     def _noun_loss(self, logits: Tensor, target: Tensor) -> Tensor:
@@ -110,7 +111,8 @@ class EverydayObjective(Objective):
         with torch.autocast(logits.device.type, enabled=False):  # small chances need their digits
             chances = logits.softmax(dim=-1) @ self._membership.T  # of being this or a kind of it
         lineage = self._lineage[target.clamp(min=0)]
-        said = chances.gather(1, lineage).clamp(min=1e-6).log()
+        # Sure enough is enough: two thousand things are soon known by heart, and their names said too surely.
+        said = chances.gather(1, lineage).clamp(min=1e-6, max=_SURE).log()
         return _mean_where(-said.mean(dim=1), target >= 0)
 
     def _judge(self, kinds: Tensor, heat: Tensor, nouns: Tensor, batch: EverydayBatch) -> dict[str, Tensor]:
