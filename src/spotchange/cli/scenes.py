@@ -7,9 +7,11 @@ from typing import Annotated
 
 import typer
 
+from spotchange.cli.help import PlainGroup
 from spotchange.cli.output import notes, print_json, print_line
 
 app = typer.Typer(
+    cls=PlainGroup,
     help="Things and nouns of the everyday world.",
     no_args_is_help=True,
     rich_markup_mode="rich",
