@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 LIGHT := $(VENV)/.light
 FULL := $(VENV)/.full
 
-.PHONY: setup demo test lint format fuzz smoke clean
+.PHONY: setup demo docs test lint format fuzz smoke mutants clean
 setup: $(FULL)
 
 # What `pip install spotchange` brings: captions, comparisons and scores without torch.
@@ -39,6 +39,10 @@ format: setup
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# API reference from the docstrings, offline: out/docs/index.html. The pages to read: docs/index.md.
+docs: setup
+	$(BIN)/pdoc --output-directory out/docs spotchange spotchange.answering spotchange.comparison spotchange.metrics spotchange.evaluation spotchange.regression spotchange.pairs spotchange.results
+
 # SECONDS for all parsers together; what gets through is kept in fuzz/found.
 SECONDS ?= 60
 fuzz: setup
@@ -46,6 +50,10 @@ fuzz: setup
 
 smoke: setup
 	PATH="$(CURDIR)/$(BIN):$$PATH" bash runs/smoke.sh
+
+# Mistakes that no test notices, in the modules that carry numbers: minutes, and no part of the gates.
+mutants: setup
+	$(BIN)/python benchmarks/mutants.py
 
 clean:
 	rm -rf $(VENV) build dist out .pytest_cache .mypy_cache .ruff_cache

@@ -20,7 +20,7 @@ from fidelity import DEFAULT, batch_of, read_rows
 from spotchange.data.metadata import read_manifest
 from spotchange.evaluation.pointing import JUDGED_SIDES, judge_picture
 from spotchange.scene import AFTER, BEFORE
-from spotchange.scenes.rendering.renderer import render_ids
+from spotchange.scenes.rendering.renderer import render
 
 SIZE = (480, 320)
 
@@ -41,7 +41,9 @@ def main() -> None:
     arguments = parser.parse_args()
     scenes = read_rows(arguments.scenes)
     ids = np.asarray(
-        render_ids(batch_of(scenes), width=SIZE[0], height=SIZE[1], device="cpu", pictures=(BEFORE, AFTER))
+        render(
+            batch_of(scenes), width=SIZE[0], height=SIZE[1], device="cpu", pictures=(BEFORE, AFTER), quality="fast"
+        ).ids
     )
     rows = {row.id: row for row in read_manifest(arguments.scenes / "metadata.jsonl") if row.change_type != "none"}
     captioner = spotchange.load(arguments.model)

@@ -113,6 +113,22 @@ def judge(record: dict[str, Any], folder: Path) -> dict[str, Any] | None:
     }
 
 
+def print_false_alarms(folder: Path) -> None:
+    """Pages loaded again, at another device scale and painted another way: how often they are called changed."""
+    exact, tolerant = (ComparisonOptions(preset=preset, describe=False, scale=True) for preset in ("exact", "tolerant"))
+    firsts = sorted(folder.glob("*_scale1.png"))
+    for title, suffix, options in (
+        ("reloaded, exact", "again", exact),
+        ("reloaded, tolerant", "again", tolerant),
+        ("another raster path, exact", "raster", exact),
+        ("another raster path, tolerant", "raster", tolerant),
+        ("device scale 2 brought to 1, tolerant", "scale2", tolerant),
+    ):
+        pairs = [(first, first.with_name(first.name.replace("scale1", suffix))) for first in firsts]
+        changed = [compare(*pair, options).changed for pair in pairs if pair[1].exists()]
+        print(f"false alarms, {title}: {sum(changed)} of {len(changed)}")
+
+
 def _pushed(record: dict[str, Any]) -> bool:
     """Whether a whole block came or went and what follows it moved by that much."""
     push = record.get("push") or 0
@@ -151,16 +167,16 @@ def main() -> None:
     print("box IoU >= 0.7:   ", share([row["iou"] >= 0.7 for row in judged if row["boxed"]]))
     print("text read right:  ", share([row["read"] for row in judged if row["kind"] == "text"]))
     print("one push:         ", share([row["one_push"] for row in judged if row["pushed"]]))
+    if (options.cases / "reloads").is_dir():
+        print_false_alarms(options.cases / "reloads")
     by_kind = defaultdict(list)
     for row in judged:
         by_kind[row["kind"]].append(row)
     for kind, rows in by_kind.items():
         kinds = Counter(row["findings"][0][0] if row["findings"] else "none" for row in rows if not row["kind_right"])
-        print(
-            f"  {kind:15} kind {share([r['kind_right'] for r in rows])}"
-            f"  box {share([r['iou'] >= 0.7 for r in rows if r['boxed']])}"
-            f"  findings {np.mean([len(r['findings']) for r in rows]):.1f}  wrong: {dict(kinds)}"
-        )
+        right, placed = share([r["kind_right"] for r in rows]), share([r["iou"] >= 0.7 for r in rows if r["boxed"]])
+        count = np.mean([len(row["findings"]) for row in rows])
+        print(f"  {kind:15} kind {right}  box {placed}  findings {count:.1f}  wrong: {dict(kinds)}")
     if options.details:
         options.details.write_text("".join(json.dumps(row) + "\n" for row in judged), encoding="utf-8")
 

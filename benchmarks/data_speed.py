@@ -28,7 +28,7 @@ from spotchange.data import Row, write_rows
 from spotchange.data.shards import list_shards, read_shards, write_shards
 from spotchange.images import read_image, squash
 from spotchange.language.vocabulary import build_tokenizer
-from spotchange.training.sources.folder import DiskSource
+from spotchange.training.sources.folder import FolderBatches
 
 SIDE = 224
 BATCH = 128
@@ -62,8 +62,8 @@ def _rows(pairs: int, distinct: int) -> Iterator[Row]:
             )
 
 
-def open_source(folder: Path, side: int, workers: int = 2) -> DiskSource:
-    return DiskSource(folder, "train", tokenizer=build_tokenizer(), image_size=side, batch=BATCH, workers=workers)
+def open_source(folder: Path, side: int, workers: int = 2) -> FolderBatches:
+    return FolderBatches(folder, "train", tokenizer=build_tokenizer(), image_size=side, batch=BATCH, workers=workers)
 
 
 def measure_speed(pairs: int, seconds: float) -> Iterator[str]:
@@ -97,7 +97,7 @@ class Stopwatch:
         return f"{name}: {pairs / clock:,.0f} pairs/s, {pairs / processor:,.0f} a processor second"
 
 
-def _read_for(name: str, source: DiskSource, seconds: float) -> str:
+def _read_for(name: str, source: FolderBatches, seconds: float) -> str:
     source.next_batch()
     watch, count = Stopwatch(), 0
     while time.perf_counter() - watch.clock < seconds:

@@ -38,6 +38,13 @@ KINDS = (
 )
 VIEW = {"width": 1280, "height": 800}
 ARGUMENTS = ["--no-sandbox", "--disable-lcd-text", "--hide-scrollbars"]
+# The same page painted by the GPU path, in software: other rounding of nearly every smoothed pixel.
+GPU_RASTER = [
+    "--use-angle=swiftshader",
+    "--enable-unsafe-swiftshader",
+    "--enable-gpu-rasterization",
+    "--ignore-gpu-blocklist",
+]
 EDIT = (Path(__file__).parent / "page_edits.js").read_text(encoding="utf-8")
 
 
@@ -143,10 +150,7 @@ def main() -> None:
         if not options.skip_reloads:
             reloads(browser, all_pages, options.out / "reloads")
             browser.close()
-            other = driver.chromium.launch(
-                executable_path=options.chromium,
-                args=[*ARGUMENTS, "--font-render-hinting=none", "--disable-skia-runtime-opts"],
-            )
+            other = driver.chromium.launch(executable_path=options.chromium, args=[*ARGUMENTS, *GPU_RASTER])
             page = other.new_page(viewport=VIEW)
             for number, (_, address) in enumerate(all_pages):
                 page.goto(address, wait_until="load")

@@ -24,7 +24,6 @@ import numpy as np
 import torch
 
 from spotchange.config.base import apply_override
-from spotchange.config.sources import StreamSource
 from spotchange.config.training import Recipe
 from spotchange.data.caches.features import FeatureRow, write_features
 from spotchange.data.negatives.retrieval import NegativeWriter
@@ -37,9 +36,11 @@ from spotchange.scenes.changes import answers, as_tensors
 from spotchange.scenes.sampler import World
 from spotchange.training.randomness import seed_everything
 from spotchange.training.run import prepare
-from spotchange.training.sources.build import Feeding
+from spotchange.training.sources.build import pairs_of, run_context
 from spotchange.training.sources.extraction import Eyes
-from spotchange.training.sources.pcl import CaptionCoder, Negatives, WrittenNegatives, scene_captions
+from spotchange.training.sources.interface import Negatives
+from spotchange.training.sources.negatives import WrittenNegatives
+from spotchange.training.sources.scenes import LiveScenes
 from spotchange.training.start import start_model
 
 BASE: dict[str, Any] = {
@@ -130,14 +131,13 @@ def measure_negatives(recipe: Recipe, *, device: str) -> dict[str, Any]:
     """A batch's hard negatives in ids, and as the writer for any set of captions makes them; captions all new."""
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
-    feeding = Feeding(recipe=recipe, start=start_model(recipe), device=torch.device(device))
-    assert isinstance(recipe.data, StreamSource)
-    world = World(recipe.data.scene_settings(), seed=1, device=feeding.device_name)
-    pairs, table = recipe.stage.pairs_per_step, scene_captions(feeding, recipe.data)
-    encode = CaptionCoder(feeding.start.tokenizer, max_words=feeding.max_words, pad=0)
+    run, source = run_context(recipe, start_model(recipe), device=torch.device(device)), pairs_of(recipe.data)
+    assert isinstance(source, LiveScenes)
+    world = World(source.rules, seed=1, device=run.device_name)
+    pairs, table = recipe.stage.pairs_per_step, source.sentences(run)
     ways: dict[str, Negatives] = {
         "ids": SceneNegatives(table, counts=COUNTS),
-        "written": WrittenNegatives(NegativeWriter(captions_text(table), counts=COUNTS), {}, encode),
+        "written": WrittenNegatives(NegativeWriter(captions_text(table), counts=COUNTS), run.coder()),
     }
     batches = [_captions_alone(world, first, pairs) for first in range(0, 2 * pairs, pairs // 2)]
     found = {}

@@ -1,4 +1,5 @@
-"""Pages of the kinds documentation packages do not ship: forms, tables, dashboards, shops, articles, in several looks."""
+
+"""Pages of the kinds documentation packages do not ship: forms, tables, dashboards, shops, articles, in three looks."""
 
 from __future__ import annotations
 

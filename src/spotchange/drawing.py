@@ -1,4 +1,4 @@
-"""Both pictures side by side with what changed marked: the `--heatmap` picture."""
+"""Pictures for people: both sides with what changed marked, and figures of titled columns."""
 
 from __future__ import annotations
 
@@ -78,16 +78,44 @@ def side_by_side(
         marked_picture(picture, heat[index], [r for r in regions if r.image == name], height=height)
         for index, (name, picture) in enumerate((("before", before), ("after", after)))
     ]
-    width = sum(panel.width for panel in panels) + 3 * GAP
-    font = ImageFont.load_default(size=20)
-    lines = textwrap.wrap(caption, width=max(20, width // 11)) or [""]
-    sheet = Image.new("RGB", (width, height + 2 * GAP + BAND * (1 + len(lines))), PAPER)
+    return figure([("before", panels[:1]), ("after", panels[1:])], [caption], band=BAND, font_size=20)
+
+
+def figure(
+    columns: Sequence[tuple[str, Sequence[Image.Image]]],
+    texts: Sequence[str],
+    *,
+    across: int | None = None,
+    band: int = 26,
+    font_size: int = 15,
+) -> Image.Image:
+    """Columns of images of one size, each under its title, `across` beside each other; texts underneath."""
+    font = ImageFont.load_default(size=font_size)
+    across = across or len(columns)
+    rows = [columns[first : first + across] for first in range(0, len(columns), across)]
+    tallest = band + max(sum(image.height + GAP for image in images) for _, images in columns)
+    width = GAP + max(sum(images[0].width + GAP for _, images in row) for row in rows)
+    letters = max(20, round(width / (0.55 * font_size)))  # mean width of a letter of the default font
+    lines = [line for text in texts for line in textwrap.wrap(text, letters)]
+    sheet = Image.new("RGB", (width, len(rows) * tallest + band * max(1, len(lines)) + GAP), PAPER)
     pen = ImageDraw.Draw(sheet)
-    left = GAP
-    for name, panel in zip(("before", "after"), panels, strict=True):
-        pen.text((left, 6), name, fill=INK, font=font)
-        sheet.paste(panel, (left, BAND))
-        left += panel.width + GAP
+    for number, row in enumerate(rows):
+        left = GAP
+        for title, images in row:
+            pen.text((left, number * tallest + band // 6), title, fill=INK, font=font)
+            top = number * tallest + band
+            for image in images:
+                sheet.paste(image, (left, top))
+                top += image.height + GAP
+            left += images[0].width + GAP
     for number, line in enumerate(lines):
-        pen.text((GAP, BAND + height + GAP + number * BAND), line, fill=INK, font=font)
+        pen.text((GAP, len(rows) * tallest + number * band), line, fill=INK, font=font)
     return sheet
+
+
+def label(image: Image.Image, text: str) -> Image.Image:
+    """A copy with a word in its corner that can be read on any ground."""
+    marked = image.copy()
+    font = ImageFont.load_default(size=15)
+    ImageDraw.Draw(marked).text((6, 4), text, fill=PAPER, font=font, stroke_width=2, stroke_fill=INK)
+    return marked

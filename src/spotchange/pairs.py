@@ -88,6 +88,7 @@ class PairBatch:
     patch_attributes: Tensor | None = None  # int8 (N, 2, patches, 4), -1 where no object
     change_mask: Tensor | None = None  # bool (N, 2, patches)
     answer: Tensor | None = None  # int64 (N, 6): target's color, shape, material, size, new color, new material; -1
+    caption_place: Tensor | None = None  # int64 (N, 2): row of the set, which of its captions; None: the ids alone tell
 
     def __len__(self) -> int:
         return len(self.before)

@@ -8,11 +8,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 from scripted_model import ScriptedModel, scripted
+from torch import Tensor
 
 from spotchange.answering import CaptionOptions
+from spotchange.drawing import GAP, MARK
 from spotchange.errors import ImageError
+from spotchange.models.interface import VisualState
 
 Pictures = tuple[Image.Image, Image.Image]
 
@@ -108,6 +112,31 @@ def test_ignored_places_are_shown_alike_and_not_marked(pictures: Pictures) -> No
     assert scripted(ScriptedModel()).caption(before, after, options=elsewhere).changed
 
 
+class TwoHotPatches(ScriptedModel):
+    """Sure of two patches of after: the first one, and x 60 to 80, y 40 to 60."""
+
+    def heatmap(self, state: VisualState) -> Tensor:
+        heat = torch.zeros(len(state), 2, 4, 6)
+        heat[:, 1, 0, 0] = heat[:, 1, 2, 3] = 0.9
+        return heat
+
+
+def test_nothing_is_marked_where_the_caller_ignores(pictures: Pictures) -> None:
+    captioner = scripted(TwoHotPatches())
+    marked = captioner.answer(*pictures)
+    assert {(region.image, region.box) for region in marked.result.regions} == {
+        ("after", (0, 0, 20, 20)),
+        ("after", (60, 40, 20, 20)),
+    }
+    spared = captioner.answer(*pictures, options=CaptionOptions(ignore=((60, 40, 20, 20),)))
+    assert spared.result.changed  # the rest of the picture is still another
+    assert [(region.image, region.box) for region in spared.result.regions] == [("after", (0, 0, 20, 20))]
+    assert spared.heat[:, 2, 3].tolist() == [0.0, 0.0]
+    kept = np.ones(spared.heat.shape, dtype=bool)
+    kept[:, 2, 3] = False
+    assert np.array_equal(spared.heat[kept], marked.heat[kept])
+
+
 def test_every_kind_of_source_is_read(pictures: Pictures, tmp_path: Path) -> None:
     before, after = pictures
     before.save(tmp_path / "before.png")
@@ -139,5 +168,10 @@ def test_threads_do_not_disturb_each_other(pictures: Pictures) -> None:
 
 
 def test_the_picture_shows_both_sides(pictures: Pictures) -> None:
-    sheet = scripted(ScriptedModel()).answer(*pictures).picture()
-    assert sheet.width > 2 * pictures[0].width
+    sheet = scripted(TwoHotPatches()).answer(*pictures).picture()
+    assert sheet.width == 2 * 120 + 3 * GAP
+    marked = (np.asarray(sheet) == MARK).all(axis=2)
+    rows, columns = np.nonzero(marked)
+    assert columns.min() == 2 * GAP + 120  # both frames stand in after, the first at its corner
+    assert columns.max() == 2 * GAP + 120 + 79
+    assert rows.max() - rows.min() == 59

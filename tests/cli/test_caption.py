@@ -14,6 +14,7 @@ from PIL import Image
 from typer.testing import CliRunner, Result
 
 from spotchange.cli.main import app
+from spotchange.drawing import GAP, MARK
 from spotchange.errors import InputError
 
 EXAMPLES = Path(str(resources.files("spotchange"))) / "assets" / "examples"
@@ -50,7 +51,9 @@ def test_json_follows_the_schema_and_the_heat_map_is_a_picture(tmp_path: Path) -
     assert (result["changed"], result["change_type"], result["source"]) == (True, "color", "model")
     assert {region["image"] for region in result["regions"]} == {"before", "after"}
     with Image.open(tmp_path / "heat.png") as picture:
-        assert picture.width > 900
+        colours = {colour for _, colour in picture.getcolors(picture.width * picture.height)}
+        assert MARK in colours  # the regions are framed
+        assert picture.width == 2 * 480 + 3 * GAP
 
 
 def test_a_moved_camera_is_no_change() -> None:

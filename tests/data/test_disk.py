@@ -19,12 +19,12 @@ from spotchange.errors import ConfigError, DataError
 from spotchange.images import read_image, squash
 from spotchange.language.vocabulary import build_tokenizer
 from spotchange.pairs import PairBatch
-from spotchange.training.sources.folder import DiskSource
+from spotchange.training.sources.folder import FolderBatches
 
 
-def open_source(folder: Path, **options) -> DiskSource:
+def open_source(folder: Path, **options) -> FolderBatches:
     defaults = {"tokenizer": build_tokenizer(), "image_size": 16, "batch": 4, "workers": 0}
-    return DiskSource(folder, "train", **(defaults | options))
+    return FolderBatches(folder, "train", **(defaults | options))
 
 
 def same(left: PairBatch, right: PairBatch) -> bool:

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from spotchange.cli.data import app
 from spotchange.data import read_rows
 from spotchange.data.check import check_dataset
-from spotchange.data.split import hold_out
+from spotchange.data.folders import hold_out
 from spotchange.errors import DataError
 
 

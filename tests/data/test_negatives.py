@@ -10,8 +10,7 @@ import pytest
 from spotchange.config.scenes import scene_preset
 from spotchange.data.caches.features import FeatureRow
 from spotchange.data.negatives.falsehood import is_false, is_false_of_picture
-from spotchange.data.negatives.retrieval import NegativeWriter, confused
-from spotchange.data.negatives.similar_captions import SimilarCaptions
+from spotchange.data.negatives.retrieval import NegativeWriter, SimilarCaptions, confused
 from spotchange.data.negatives.table import write_negatives
 from spotchange.data.negatives.word_kinds import WordKinds, words_of
 from spotchange.errors import DataError

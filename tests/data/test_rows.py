@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spotchange.data import Row, RowProblem, list_splits, read_manifest, read_rows, write_rows
-from spotchange.data.metadata import append_rows, parse_row
+from spotchange.data.metadata import parse_row
 from spotchange.errors import DataError
 
 
@@ -122,16 +122,6 @@ def test_a_manifest_needs_no_captions(tmp_path: Path) -> None:
         read_manifest(tmp_path / "absent.jsonl")
     with pytest.raises(DataError, match="not a file"):
         read_manifest(tmp_path)
-
-
-def test_appending_goes_on_after_a_cut_line(tmp_path: Path) -> None:
-    path = tmp_path / "deep" / "metadata.jsonl"
-    row = parse_row(json.dumps(GOOD), tmp_path)
-    assert append_rows(path, [row, row]) == 2
-    with path.open("ab") as lines:
-        lines.write(b'{"id": "cut sho')
-    assert append_rows(path, [row]) == 1
-    assert len(list(read_manifest(path))) == 3
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from spotchange.cli.main import app
 from spotchange.errors import DataError, InputError
 from spotchange.evaluation.leaderboard import read_leaderboard
-from spotchange.metrics.correlation import rank_correlation
+from spotchange.metrics.significance import rank_correlation
 
 TRUTH = [
     ("the red cube is gone", "drop"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spotchange.metrics.meteor.normalizer import normalize
+from spotchange.metrics.meteor.lexicon import normalize
 
 PREFIXES = frozenset({"vs", "v", "e.g", "i.e", "Mr"})
 

@@ -77,6 +77,8 @@ def test_command_line(make_settings: Callable, tmp_path: Path) -> None:
     done = CliRunner().invoke(app, [*call, "--out", str(tmp_path / "map.png"), "--reference", "nothing changed"])
     assert done.exit_code == 0, done.output
     with Image.open(tmp_path / "map.png") as figure:
-        assert figure.width > 1000
+        assert figure.width == 3 * (360 + 8) + 8
+        assert figure.getpixel((200, 150)) == (255, 0, 0)
+        assert figure.getpixel((200, 150 + 248)) == (0, 0, 255)
     wrong = CliRunner().invoke(app, [*call, "--out", str(tmp_path / "map.txt")])
     assert isinstance(wrong.exception, InputError)

@@ -18,7 +18,7 @@ from spotchange.errors import ConfigError, ModelError
 from spotchange.language.vocabulary import build_tokenizer
 from spotchange.models.build import build_model, preprocessor_for
 from spotchange.models.cross_modal import everyone_sees_words, words_see_back, words_see_back_beside_masks
-from spotchange.models.explain.alignment import alignment_figure, word_alignment
+from spotchange.models.explain.attention import alignment_figure, word_alignment
 from spotchange.models.idc_pcl import IdcPcl
 from spotchange.models.interface import DecodingOptions
 from spotchange.models.weights.folder import load_model, save_model

@@ -14,8 +14,8 @@ from spotchange.errors import InputError
 from spotchange.language.vocabulary import build_tokenizer
 from spotchange.models.build import build_model, settings_for
 from spotchange.models.vision.preprocess import Preprocessor
-from spotchange.models.weights.averaging import average
 from spotchange.models.weights.folder import load_model, save_model
+from spotchange.models.weights.transfer import average
 
 
 def make(folder: Path, seed: int, **captioner: int) -> Path:

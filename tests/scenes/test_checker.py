@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from spotchange.errors import DataError
-from spotchange.language.checker import (
+from spotchange.language import (
     change_type_of,
     check,
     check_facts,

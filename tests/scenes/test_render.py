@@ -16,7 +16,7 @@ from spotchange.scene import AFTER, BEFORE, COLORS, MATERIALS, MAX_OBJECTS, SAME
 from spotchange.scenes import appearance
 from spotchange.scenes.rendering import cpu as render_cpu
 from spotchange.scenes.rendering import renderer as renderer
-from spotchange.scenes.rendering.renderer import render, render_ids, visible_pixels
+from spotchange.scenes.rendering.renderer import render, visible_pixels
 
 WIDTH, HEIGHT = 96, 64
 
@@ -97,8 +97,8 @@ def test_ids_name_slots_and_nearer_objects_hide():
     in_front = ("red", "sphere", "rubber", "large", 0.0, 0.0)
     batch = scene(behind, in_front)
     batch = replace(batch, camera=np.broadcast_to(np.float32([7.48, -6.51, 1.0]), (1, 3, 3)).copy())
-    ids = render_ids(batch, width=WIDTH, height=HEIGHT, pictures=(BEFORE,))[0, 0]
-    alone = render_ids(scene(behind), width=WIDTH, height=HEIGHT, pictures=(BEFORE,))[0, 0]
+    ids = render(batch, width=WIDTH, height=HEIGHT, pictures=(BEFORE,), quality="fast").ids[0, 0]
+    alone = render(scene(behind), width=WIDTH, height=HEIGHT, pictures=(BEFORE,), quality="fast").ids[0, 0]
     assert (ids == 2).sum() > 100
     assert (ids == 1).sum() < (alone == 1).sum()
 
@@ -116,7 +116,7 @@ def test_empty_slots_are_skipped_and_pictures_follow_their_version_and_camera():
 def test_visible_pixels_count_the_id_image():
     batch = joined(scene(SPHERE, CUBE, CYLINDER), scene(CUBE))
     pixels = visible_pixels(batch, width=WIDTH, height=HEIGHT)
-    ids = render_ids(batch, width=WIDTH, height=HEIGHT)
+    ids = render(batch, width=WIDTH, height=HEIGHT, quality="fast").ids
     expected = np.stack([(ids == slot + 1).sum((-1, -2)) for slot in range(MAX_OBJECTS)], -1)
     assert pixels.dtype == np.int32
     assert np.array_equal(pixels, expected)
@@ -128,14 +128,14 @@ def test_visible_pixels_count_the_id_image():
 def test_a_camera_close_to_an_object_still_counts_every_pixel():
     batch = scene(SPHERE, CUBE)
     batch = replace(batch, camera=np.float32([[[0.9, -0.2, 1.0], [0.1, 0.1, 1.5], [1.5, 1.5, 3.0]]]))
-    ids = render_ids(batch, width=WIDTH, height=HEIGHT)
+    ids = render(batch, width=WIDTH, height=HEIGHT, quality="fast").ids
     expected = np.stack([(ids == slot + 1).sum((-1, -2)) for slot in range(MAX_OBJECTS)], -1)
     assert np.array_equal(visible_pixels(batch, width=WIDTH, height=HEIGHT), expected)
 
 
 def test_squashed_picture_shows_the_same_view():
-    wide = render_ids(scene(SPHERE, CUBE), width=240, height=160, pictures=(BEFORE,))[0, 0]
-    squashed = render_ids(scene(SPHERE, CUBE), width=160, height=160, pictures=(BEFORE,))[0, 0]
+    wide = render(scene(SPHERE, CUBE), width=240, height=160, pictures=(BEFORE,), quality="fast").ids[0, 0]
+    squashed = render(scene(SPHERE, CUBE), width=160, height=160, pictures=(BEFORE,), quality="fast").ids[0, 0]
     shares = [[(ids == k).mean() for k in (1, 2)] for ids in (wide, squashed)]
     assert shares[0] == pytest.approx(shares[1], rel=0.03)
 
@@ -243,14 +243,11 @@ def draw_tiny(loops: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     target.loops = loops
     tables = target.tables(scene(SPHERE, CUBE, CYLINDER), effort)
     images, ids = np.zeros((1, 1, 3, 8, 12), np.uint8), np.zeros((1, 1, 8, 12), np.uint8)
-    identified = np.zeros_like(ids)
     pixels = np.zeros((1, 1, MAX_OBJECTS), np.int32)
     loops.prepare(tables)
     loops.light(tables, effort.shadow_samples, effort.rays)
     loops.draw(tables, 0, effort.drawing(), images, ids)
-    loops.identify(tables, 0, identified)
     loops.count(tables, 0, (12, 8), 4, pixels)
-    assert np.array_equal(ids, identified)
     return images, ids, pixels
 
 
@@ -289,8 +286,8 @@ DRAW_ONE = """
 import sys
 sys.path.insert(0, sys.argv[1])
 from test_render import SPHERE, scene
-from spotchange.scenes.rendering.renderer import render_ids
-assert render_ids(scene(SPHERE), width=24, height=16).any()
+from spotchange.scenes.rendering.renderer import render
+assert render(scene(SPHERE), width=24, height=16, quality="fast").ids.any()
 """
 
 

@@ -10,8 +10,8 @@ import torch
 from spotchange.config.scenes import LookRandomness, SceneSettings, scene_preset
 from spotchange.errors import ConfigError
 from spotchange.language.vocabulary import BOS_ID, EOS_ID, PAD_ID, decode, encode
-from spotchange.pairs import ADD, CHANGE_TYPES, DROP, RECOLOR, RETEXTURE
-from spotchange.scenes.stream import RELATION_IDS, SceneStream, StreamBatch, plainest, world_seed
+from spotchange.pairs import ADD, CHANGE_TYPES, DROP, RECOLOR, RETEXTURE, PairBatch
+from spotchange.scenes.stream import RELATION_IDS, SceneStream, plainest, world_seed
 
 PLAIN = SceneSettings()
 
@@ -22,18 +22,23 @@ def stream(settings: SceneSettings = PLAIN, **changes: Any) -> SceneStream:
 
 
 @pytest.fixture(scope="module")
-def batch() -> StreamBatch:
+def batch() -> PairBatch:
     return next(stream(scenes_per_batch=20, scenes_per_chunk=20))
 
 
-def rows_equal(left: StreamBatch, right: StreamBatch) -> bool:
-    return all(torch.equal(getattr(left, name), getattr(right, name)) for name in vars(left))
+def tensors(batch: PairBatch) -> dict[str, torch.Tensor]:
+    """All that a stream fills: everything but the place of a caption in a set on disk."""
+    return {name: value for name, value in vars(batch).items() if name != "caption_place"}
 
 
-def test_a_batch_has_the_shapes_training_reads(batch: StreamBatch) -> None:
+def rows_equal(left: PairBatch, right: PairBatch) -> bool:
+    return all(torch.equal(value, getattr(right, name)) for name, value in tensors(left).items())
+
+
+def test_a_batch_has_the_shapes_training_reads(batch: PairBatch) -> None:
     rows, words = batch.caption_ids.shape
     assert rows == 40
-    shapes = {name: (tuple(value.shape), value.dtype) for name, value in vars(batch).items()}
+    shapes = {name: (tuple(value.shape), value.dtype) for name, value in tensors(batch).items()}
     assert shapes == {
         "before": ((40, 3, 48, 48), torch.uint8),
         "after": ((40, 3, 48, 48), torch.uint8),
@@ -47,7 +52,7 @@ def test_a_batch_has_the_shapes_training_reads(batch: StreamBatch) -> None:
     }
 
 
-def test_change_and_distractor_of_a_scene_stand_together(batch: StreamBatch) -> None:
+def test_change_and_distractor_of_a_scene_stand_together(batch: PairBatch) -> None:
     change, distractor = slice(0, None, 2), slice(1, None, 2)
     assert torch.equal(batch.scene_id[change], batch.scene_id[distractor])
     assert batch.scene_id[change].tolist() == list(range(20))
@@ -60,7 +65,7 @@ def test_change_and_distractor_of_a_scene_stand_together(batch: StreamBatch) -> 
     assert (batch.before != batch.after).flatten(1).float().mean(1).min() > 0.2
 
 
-def test_captions_say_what_the_row_holds(batch: StreamBatch) -> None:
+def test_captions_say_what_the_row_holds(batch: PairBatch) -> None:
     nothing = {"no", "nothing", "identical", "same"}
     for row, ids in enumerate(batch.caption_ids.tolist()):
         length = int(batch.caption_mask[row].sum())
@@ -73,7 +78,7 @@ def test_captions_say_what_the_row_holds(batch: StreamBatch) -> None:
             assert words & {"appeared", "added", "placed"}
 
 
-def test_truth_of_a_change_is_where_its_object_is(batch: StreamBatch) -> None:
+def test_truth_of_a_change_is_where_its_object_is(batch: PairBatch) -> None:
     for row in range(0, 40, 2):
         kind = int(batch.change_type[row])
         before, after = batch.change_mask[row].any(1).tolist()
@@ -88,11 +93,11 @@ def test_truth_of_a_change_is_where_its_object_is(batch: StreamBatch) -> None:
             assert answer[5] == 1 - answer[2]
 
 
-def test_batch_size_and_chunk_do_not_change_the_pairs(batch: StreamBatch) -> None:
+def test_batch_size_and_chunk_do_not_change_the_pairs(batch: PairBatch) -> None:
     small = stream(scenes_per_batch=2, scenes_per_chunk=4)
     for first in range(0, 12, 4):
         part = next(small)
-        for name, value in vars(part).items():
+        for name, value in tensors(part).items():
             assert torch.equal(value, getattr(batch, name)[first : first + 4]), name
 
 
@@ -133,7 +138,7 @@ def test_domain_randomisation_changes_pixels_and_nothing_else() -> None:
     varied = scene_preset("clevr-change", look=dict.fromkeys(LookRandomness.model_fields, 1))
     changed = next(stream(varied, scenes_per_batch=2, scenes_per_chunk=2))
     assert (changed.before.int() - plain.before.int()).abs().float().mean() > 4
-    for name in set(vars(plain)) - {"before", "after"}:
+    for name in set(tensors(plain)) - {"before", "after"}:
         assert torch.equal(getattr(plain, name), getattr(changed, name)), name
 
 
@@ -160,10 +165,10 @@ def test_the_plainest_sentence_is_the_longest_without_a_relation() -> None:
     assert decode(plainest(only_relations)[0, 0].tolist()) == plain
 
 
-def test_plain_sentences_relate_only_where_they_must(batch: StreamBatch) -> None:
+def test_plain_sentences_relate_only_where_they_must(batch: PairBatch) -> None:
     plain = next(stream(scenes_per_batch=20, scenes_per_chunk=20, plain_sentences=True))
     relations = torch.tensor(RELATION_IDS)
     related = torch.isin(plain.caption_ids, relations).any(1)
-    assert related.float().mean() < 0.2 < torch.isin(batch.caption_ids, relations).any(1).float().mean()
+    assert related.float().mean() < 0.1 < torch.isin(batch.caption_ids, relations).any(1).float().mean()
     assert torch.equal(plain.caption_ids[1::2], batch.caption_ids[1::2])
     assert torch.equal(plain.before, batch.before)

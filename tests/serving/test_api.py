@@ -13,6 +13,7 @@ from PIL import Image
 from starlette.testclient import TestClient
 
 from spotchange.answering import Captioner
+from spotchange.drawing import GAP
 from spotchange.serving.app import Service
 from spotchange.serving.settings import ServerSettings
 
@@ -83,7 +84,7 @@ def test_the_heat_map_is_a_png(client: TestClient, draw: Draw, pair_form: Form) 
     assert list(told) == [*FIELDS, "heatmap"]
     image = Image.open(io.BytesIO(base64.b64decode(told["heatmap"])))
     assert image.format == "PNG"
-    assert image.width > 2 * 72
+    assert image.width == 2 * 72 + 3 * GAP
 
 
 def test_options_reach_the_model(client: TestClient, draw: Draw, pair_form: Form) -> None:

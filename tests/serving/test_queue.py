@@ -86,6 +86,16 @@ def test_small_pairs_go_first_and_large_ones_alone(recorder: Recorder, batcher: 
     assert recorder.batches == [[1], [2, 3], [5000], [5001]]
 
 
+def test_memory_is_given_back_when_nothing_is_left_to_do(
+    recorder: Recorder, batcher: Batcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = threading.Event()
+    monkeypatch.setattr("spotchange.serving.engine.queue.IDLE_SECONDS", 0.01)
+    monkeypatch.setattr("spotchange.serving.engine.queue.give_back_memory", given.set)
+    batcher.submit(pair(1), OPTIONS).result(5)
+    assert given.wait(5)
+
+
 def test_a_large_pair_does_not_wait_for_ever(
     recorder: Recorder, batcher: Batcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,7 +11,7 @@ from spotchange.training.ema import WeightAverage
 def test_average_is_the_running_blend_and_swaps_in_and_out() -> None:
     module = nn.Linear(1, 1, bias=False)
     nn.init.constant_(module.weight, 0.0)
-    average = WeightAverage(module, memory=0.5)
+    average = WeightAverage(module, decay=0.5)
     nn.init.constant_(module.weight, 1.0)
     average.update()  # the first update remembers little: (1 + 1) / (10 + 1)
     expected = 1.0 - 2 / 11
@@ -23,10 +23,10 @@ def test_average_is_the_running_blend_and_swaps_in_and_out() -> None:
 
 def test_state_comes_back() -> None:
     module = nn.Linear(3, 3)
-    average = WeightAverage(module, memory=0.9)
+    average = WeightAverage(module, decay=0.9)
     nn.init.ones_(module.weight)
     average.update()
-    other = WeightAverage(nn.Linear(3, 3), memory=0.9)
+    other = WeightAverage(nn.Linear(3, 3), decay=0.9)
     other.load_state_dict(average.state_dict())
     assert other.updates == 1
     assert torch.equal(other.shadow["weight"], average.shadow["weight"])

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import shutil
 from pathlib import Path
 
 import pytest
 import torch
 
 from spotchange.errors import ModelError
+from spotchange.files import recover_folder
 from spotchange.training import checkpoints
-from spotchange.training.checkpoints import load_state, recover, replace_folder, save_state
+from spotchange.training.checkpoints import load_state, replace_folder, save_state
 
 
 class Died(BaseException):
@@ -52,12 +55,12 @@ def test_death_at_any_file_operation_leaves_old_or_new(
         return wrapped
 
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoints.os, "fsync", dying(checkpoints.os.fsync))
+        patch.setattr(os, "fsync", dying(os.fsync))
         patch.setattr(Path, "rename", dying(Path.rename))
-        patch.setattr(checkpoints.shutil, "rmtree", dying(checkpoints.shutil.rmtree))
+        patch.setattr(shutil, "rmtree", dying(shutil.rmtree))
         with contextlib.suppress(Died):
             replace_folder(last, write("new"))
-    recover(last)
+    recover_folder(last)
     assert content(last) in ("old", "new")
     assert [path.name for path in tmp_path.iterdir()] == ["last"]
 
@@ -72,7 +75,7 @@ def test_a_fill_that_fails_keeps_the_old(tmp_path: Path) -> None:
 
     with pytest.raises(ValueError, match="disk full"):
         replace_folder(last, fail)
-    recover(last)
+    recover_folder(last)
     assert content(last) == "old"
 
 

@@ -31,7 +31,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> dict:
         for rank in range(2)
     ]
     for process in group:
-        _, complaint = process.communicate(timeout=120)
+        _, complaint = process.communicate(timeout=600)
         assert process.returncode == 0, complaint
     return torch.load(out, weights_only=True)
 

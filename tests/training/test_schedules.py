@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spotchange.config.training import ScheduleSettings
-from spotchange.training.schedules import rate_factor
+from spotchange.training.optimizers import rate_factor
 
 
 def test_warmup_rises_linearly_from_zero() -> None:

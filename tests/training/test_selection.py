@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spotchange.errors import ConfigError
-from spotchange.training.selection import Selection
+from spotchange.training.validation import Selection
 
 
 def test_higher_is_better_for_scores() -> None:

@@ -19,8 +19,7 @@ from spotchange.models.vision.preprocess import Preprocessor
 from spotchange.models.weights.folder import load_model, save_model
 from spotchange.training.log import read_log
 from spotchange.training.run import HEADS_FILE, run_stage
-from spotchange.training.start import start_model
-from spotchange.training.vocabulary_growth import extended
+from spotchange.training.start import extended, start_model
 
 
 @pytest.fixture

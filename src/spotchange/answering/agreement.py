@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from spotchange.language.checker import says_no_change
+from spotchange.language import says_no_change
 from spotchange.results import Alternative
 
 NO_CHANGE = "there is no change"

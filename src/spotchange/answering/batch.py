@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-from spotchange.answering.captioner import Captioner, CaptionOptions
+from spotchange.answering.captioner import Captioner
 from spotchange.answering.fingerprint import pair_fingerprint
-from spotchange.data.metadata import read_manifest
+from spotchange.answering.interface import CaptionOptions
+from spotchange.data import read_manifest
 from spotchange.errors import InputError, SpotchangeError
 from spotchange.files import json_text, load_json, write_text
 from spotchange.images import images_in

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -79,7 +80,8 @@ def model_answerer(
 def _folder_answerer(name: str, options: LoadOptions) -> Answerer:
     if options.model_options:
         raise InputError("--model-option is for vision-language models", hint="vlm:... or openai:...")
-    if name == BUNDLED and everyday_folder() is not None:
+    # The everyday model runs on torch only; without it, what the scene model does not know is answered from pixels.
+    if name == BUNDLED and everyday_folder() is not None and find_spec("torch") is not None:
         return _gated_answerer(options)
     if knows_everyday(model_folder(name)):
         return _everyday(model_folder(name), options)

@@ -85,7 +85,8 @@ class TorchRuntime:
 
     @property
     def _device(self) -> torch.device:
-        return next(self.model.parameters()).device
+        result: torch.device = next(self.model.parameters()).device
+        return result
 
 
 def choose_device(device: str) -> str:

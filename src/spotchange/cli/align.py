@@ -23,11 +23,11 @@ def align(
     if out.suffix.lower() != ".png":
         raise InputError(f"--out {out} must end in .png")
 
-    from spotchange.answering.build import model_folder
+    from spotchange.answering import model_folder
     from spotchange.answering.torch_runtime import choose_device
     from spotchange.files import atomic_path
     from spotchange.images import read_pair
-    from spotchange.models.explain.alignment import alignment_figure, word_alignment
+    from spotchange.models.explain.attention import alignment_figure, word_alignment
     from spotchange.models.weights.folder import load_model
 
     pictures = read_pair(before, after)

@@ -21,8 +21,9 @@ def calibrate(
     as_json: Annotated[bool, typer.Option("--json", help="Print the fitted numbers as JSON.")] = False,
 ) -> None:
     """Fit change score, threshold, familiarity and word penalties on validation pairs."""
-    from spotchange.answering.build import model_answerer, model_folder
-    from spotchange.data.metadata import read_manifest, read_rows
+    from spotchange.answering import model_folder
+    from spotchange.answering.build import model_answerer
+    from spotchange.data import read_manifest, read_rows
     from spotchange.evaluation.calibrate import collect, fit, report, write
 
     runtime = model_answerer(model, device=device).runtime

@@ -17,9 +17,9 @@ from spotchange.files import write_text
 
 if TYPE_CHECKING:
     from spotchange.answering import Captioner
-    from spotchange.regression import ComparedFile, FolderComparison, FolderPlan
+    from spotchange.regression import ComparedFile, CompareSettings, FolderComparison, FolderPlan
     from spotchange.regression.run import Outputs
-    from spotchange.regression.settings import CompareSettings, Tolerances
+    from spotchange.regression.settings import Tolerances
 
 Preset = Literal["exact", "tolerant", "photos"]
 

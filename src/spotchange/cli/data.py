@@ -98,7 +98,7 @@ def preview(
     as_json: AsJson = False,
 ) -> None:
     """Draw a contact sheet of pairs with their captions and boxes."""
-    from spotchange.data.metadata import list_splits, read_rows
+    from spotchange.data import list_splits, read_rows
     from spotchange.data.preview import pick_rows, write_preview
     from spotchange.errors import DataError
 
@@ -202,7 +202,7 @@ def hold_out(
     as_json: AsJson = False,
 ) -> None:
     """Draw train and val from a set's train, keeping its own val and test for the end, as official-val and so on."""
-    from spotchange.data.split import hold_out as hold_out_share
+    from spotchange.data.folders import hold_out as hold_out_share
 
     _print_counts(out, hold_out_share(data_dir, out, share=share, seed=seed), as_json)
 

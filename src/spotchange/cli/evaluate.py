@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from spotchange.data import Row
-    from spotchange.evaluation.run import Evaluation
+    from spotchange.evaluation import Evaluation
 
 
 def evaluate(
@@ -46,9 +46,9 @@ def evaluate(
     seed: Annotated[int, typer.Option(min=0, help="Seed of intervals and tests.")] = 0,
 ) -> None:
     """Caption a split and measure: standard metrics, verdicts, facts, pointing; in total and by change type."""
+    from spotchange.evaluation import EvaluationOptions
+    from spotchange.evaluation import evaluate as run
     from spotchange.evaluation.predictions import SystemOutputs, outputs_of
-    from spotchange.evaluation.run import EvaluationOptions
-    from spotchange.evaluation.run import evaluate as run
 
     beams = 1 if decode is Decode.GREEDY else beam
     if retrieval and runtime == "auto":

@@ -38,7 +38,7 @@ def features(
     """Make features of generated scenes or of a data set; `data: {kind: features, path: OUT}` trains from them."""
     from spotchange.cli.generate import pick_device
     from spotchange.config.recipes import find_recipe
-    from spotchange.config.sources import DatasetSource, StreamSource
+    from spotchange.config.sources import DatasetSource
     from spotchange.config.training import Recipe
 
     if task not in TASKS:
@@ -49,6 +49,7 @@ def features(
     where = pick_device(device)
 
     from spotchange.training.randomness import seed_everything
+    from spotchange.training.sources.build import scenes_of
     from spotchange.training.sources.extraction import Eyes, dataset_features, scene_features
     from spotchange.training.start import start_model
 
@@ -58,9 +59,14 @@ def features(
     with progress() as bar:
         if scenes is not None:
             job = bar.add_task("scenes", total=scenes)
-            source = settings.data if isinstance(settings.data, StreamSource) else StreamSource(kind="stream")
             facts = scene_features(
-                out, eyes, source, task=chosen, scenes=scenes, seed=seed, advance=lambda done: bar.advance(job, done)
+                out,
+                eyes,
+                scenes_of(settings.data),
+                task=chosen,
+                scenes=scenes,
+                seed=seed,
+                advance=lambda done: bar.advance(job, done),
             )
         else:
             job = bar.add_task("pictures", total=None)

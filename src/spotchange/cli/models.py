@@ -49,7 +49,7 @@ def show(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show what a model folder holds: architecture, sizes, words, kinds of change."""
-    from spotchange.answering.build import model_folder
+    from spotchange.answering import model_folder
     from spotchange.models.weights.folder import load_model
 
     folder = model_folder(model)
@@ -167,7 +167,7 @@ def attention(
     as_json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON.")] = False,
 ) -> None:
     """Draw where the class tokens look, before and after the pictures meet."""
-    from spotchange.answering.build import model_folder
+    from spotchange.answering import model_folder
     from spotchange.answering.torch_runtime import choose_device
     from spotchange.files import atomic_path
     from spotchange.images import read_pair

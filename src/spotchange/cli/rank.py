@@ -44,7 +44,7 @@ def _captions_for_pair(
     before: Path, after: Path, sentences: list[str], model: str, device: str
 ) -> list[dict[str, Any]]:
     from spotchange.answering import load
-    from spotchange.evaluation.retrieval import rank_captions
+    from spotchange.evaluation import rank_captions
 
     found = rank_captions(load(model, device=device, runtime="torch"), (before, after), sentences)
     return [{"caption": text, "similarity": round(similarity, 4)} for text, similarity in found]
@@ -53,7 +53,7 @@ def _captions_for_pair(
 def _pairs_for_text(text: str, manifest: Path, model: str, device: str) -> list[dict[str, Any]]:
     from spotchange.answering import load
     from spotchange.answering.batch import pairs_from_manifest
-    from spotchange.evaluation.retrieval import rank_pairs
+    from spotchange.evaluation import rank_pairs
 
     named = pairs_from_manifest(manifest)
     if not named:

@@ -51,14 +51,16 @@ def _smooth(
     for extreme in (darkest, brightest):
         y, x = near_rows[each, extreme], near_columns[each, extreme]
         smooth |= _many_siblings(words[0], y, x) & _many_siblings(words[1], y, x)
-    return few_equal & both & smooth
+    result: npt.NDArray[np.bool_] = few_equal & both & smooth
+    return result
 
 
 def _many_siblings(words: npt.NDArray[np.uint32], rows: Places, columns: Places) -> npt.NDArray[np.bool_]:
     """Whether a pixel has three or more neighbours of exactly its colour; the picture's border counts as one."""
     near_rows, near_columns, inside = _around(rows, columns, *words.shape)
     same = (words[near_rows, near_columns] == words[rows, columns][:, None]) & inside
-    return same.sum(axis=1) + ~inside.all(axis=1) > 2
+    result: npt.NDArray[np.bool_] = same.sum(axis=1) + ~inside.all(axis=1) > 2
+    return result
 
 
 def _around(rows: Places, columns: Places, height: int, width: int) -> tuple[Places, Places, npt.NDArray[np.bool_]]:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import cv2
 import numpy as np
 import numpy.typing as npt
 
 from spotchange.comparison.colours import name_of, pack, unpack
+from spotchange.comparison.parts import describe_parts
+from spotchange.comparison.patches import Patch
 from spotchange.comparison.places import place, with_article
-from spotchange.comparison.regions import moved_by
+from spotchange.comparison.regions import around, moved_by
 from spotchange.comparison.result import Finding
 from spotchange.results import Box
 
@@ -20,27 +24,60 @@ LARGEST = 0.5  # of the window: what covers more is the ground
 SAME_EDGE = 2  # pixels
 SMALLEST_CHANGE = 3  # pixels
 SMALLEST = 14  # pixels of a side
+TALLEST_BUTTON = 64
+EDGE = 4  # pixels of border and rounding outside the fill
+_CAUSES = ("text", "inserted", "removed", "appeared", "disappeared", "restyled", "swapped", "resized")
 
 
-def describe_box(before: Pixels, after: Pixels, old: Box, new: Box, size: tuple[int, int]) -> Finding | None:
-    """The box that grew or shrank at a changed place, given where it differs in both pictures; or None."""
+def describe_box(
+    before: Pixels, after: Pixels, old: Box, new: Box, size: tuple[int, int], *, alone: bool = True
+) -> list[Finding]:
+    """A box that grew or shrank at a changed place, given where it differs in both pictures, or what made it do so.
+
+    `alone`: the difference must lie within the box; where rows were pushed, others may differ with it.
+    """
     down = new[1] - old[1]
     windows = [_window(pixels, box) for pixels, box in ((before, old), (after, new))]
     for colour in _fills(before, after, old, new):
         first, second = _box_of(windows[0], colour, old, before), _box_of(windows[1], colour, new, after)
         if first is None or second is None or not _resized(first, moved_by(second, 0, -down)):
             continue
+        if alone and not _within(old, around([first, moved_by(second, 0, -down)])):
+            continue
+        cause = describe_parts(_interiors(before, after, first, second, colour), size)
+        if cause and cause[0].kind in _CAUSES:
+            if max(first[3], second[3]) <= TALLEST_BUTTON and cause[0].kind in ("text", "restyled"):
+                # A button is as wide as what it says: both are one change.
+                return [replace(cause[0], boxes_before=(first,), boxes_after=(second,)), *cause[1:]]
+            return cause
         became = "larger" if second[2] * second[3] > first[2] * first[3] else "smaller"
-        name = name_of(unpack(colour))
         extents = f"{first[2]}x{first[3]} to {second[2]}x{second[3]} pixels"
-        return Finding(
+        finding = Finding(
             kind="resized",
-            sentence=f"{with_article(name)} box {place(first, size)} became {became}: {extents}",
+            sentence=f"{with_article(name_of(unpack(colour)))} box {place(first, size)} became {became}: {extents}",
             boxes_before=(first,),
             boxes_after=(second,),
             pixels=abs(second[2] * second[3] - first[2] * first[3]),
         )
-    return None
+        return [finding]
+    return []
+
+
+def _within(box: Box, outer: Box) -> bool:
+    x, y, width, height = outer[0] - EDGE, outer[1] - EDGE, outer[2] + 2 * EDGE, outer[3] + 2 * EDGE
+    return box[0] >= x and box[1] >= y and box[0] + box[2] <= x + width and box[1] + box[3] <= y + height
+
+
+def _interiors(before: Pixels, after: Pixels, old: Box, new: Box, colour: int) -> Patch:
+    """What is inside the box on both sides, on its own ground: other content there is why it has another size."""
+    height, width = max(old[3], new[3]) + 2, max(old[2], new[2]) + 2
+    cuts = []
+    for pixels, (x, y, inner_width, inner_height) in ((before, old), (after, new)):
+        canvas = np.empty((height, width, 3), np.uint8)
+        canvas[:] = unpack(colour)
+        canvas[1 : 1 + inner_height, 1 : 1 + inner_width] = pixels[y : y + inner_height, x : x + inner_width]
+        cuts.append(canvas)
+    return Patch(box_before=old, box_after=new, before=cuts[0], after=cuts[1], rim=(1, 1, width - 2, height - 2))
 
 
 def _fills(before: Pixels, after: Pixels, old: Box, new: Box) -> list[int]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import cv2
 import numpy as np
 
@@ -15,6 +17,8 @@ from spotchange.comparison.textlike import looks_like_text
 from spotchange.results import Box
 
 NEARLY_ALL = 0.93  # of the pixels an explanation must cover to be believed at once
+ALL_LETTERS = 0.985
+SAME_OUTLINE = 0.8
 MOSTLY = 0.72
 LIKE = 0.55  # correlation of two shapes of different size that are the same thing
 
@@ -28,11 +32,14 @@ def classify(patch: Patch, size: tuple[int, int], *, lines: Patch | None = None)
     if finding is not None:
         return [finding]
     moved, share = _moved(patch, size)
-    if moved is not None and share >= NEARLY_ALL:
+    # A letter of a word that moved on is little ink and another text.
+    text = patch.one_ink and all(looks_like_text(ink & patch.mask) for ink in patch.inks)
+    if moved is not None and share >= (ALL_LETTERS if text else NEARLY_ALL):
         return [moved]
     parts = describe_parts(lines or patch, size)
     # Most may have moved because of something that came or went between: the parts tell.
-    if parts and (moved is None or parts[0].kind in ("inserted", "removed", "appeared", "disappeared", "swapped")):
+    came_or_went = ("inserted", "removed", "appeared", "disappeared", "swapped")
+    if parts and (moved is None or parts[0].kind in came_or_went or (text and share >= NEARLY_ALL)):
         return parts
     return [moved] if moved else []
 
@@ -105,9 +112,12 @@ def _recoloured(patch: Patch, size: tuple[int, int]) -> Finding | None:
     certain, pairs = patch.colour_map()
     if certain < NEARLY_ALL:
         error, difference = patch.colour_error()
-        if patch.pixels < 24 or error > 0.12 * difference + 1.5:
+        if patch.pixels < 24 or error > 0.12 * difference + 1.5 or not _same_outline(patch):
             return None
     counted = sum(pixels for _, _, pixels in pairs)
+    shares = {(old, new): pixels / counted for old, new, pixels in pairs}
+    if any(shares.get((new, old), 0) > 0.1 and share > 0.1 for (old, new), share in shares.items()):
+        return None  # one colour for another and back: something moved over its ground
     old, new, most = pairs[0]
     if most < 0.5 * counted and patch.ground is not None:
         # Of smoothed letters, the pair furthest from the ground is the colour of the ink.
@@ -124,6 +134,12 @@ def _recoloured(patch: Patch, size: tuple[int, int]) -> Finding | None:
         pixels=patch.pixels,
         colours=names,
     )
+
+
+def _same_outline(patch: Patch) -> bool:
+    """Whether the ink of both sides covers the same pixels, where there is a ground to tell it from."""
+    one, other = patch.inks
+    return bool(np.count_nonzero(one & other) >= SAME_OUTLINE * np.count_nonzero(one | other))
 
 
 def _moved(patch: Patch, size: tuple[int, int]) -> tuple[Finding | None, float]:
@@ -163,7 +179,7 @@ def _moved(patch: Patch, size: tuple[int, int]) -> tuple[Finding | None, float]:
     return swapped, 1.0 if swapped else 0.0
 
 
-def _swapped(patch: Patch, size: tuple[int, int], explained: list, old: int, new: int) -> Finding | None:
+def _swapped(patch: Patch, size: tuple[int, int], explained: list[Any], old: int, new: int) -> Finding | None:
     """Two displacements in opposite directions that together explain what one does not."""
     for number, (kept, came, shift) in enumerate(explained):
         for other_kept, other_came, other in explained[number + 1 :]:
@@ -234,7 +250,8 @@ def _outside(box: Box, patch: Patch, side: int) -> Box:
 def _shape(patch: Patch, side: int, box: Box) -> np.ndarray:
     cutout = (patch.before, patch.after)[side][box[1] : box[1] + box[3], box[0] : box[0] + box[2]]
     ground = np.array(unpack(patch.ground or 0), np.float32)
-    return np.abs(cutout.astype(np.float32) - ground).sum(axis=2)
+    result: np.ndarray = np.abs(cutout.astype(np.float32) - ground).sum(axis=2)
+    return result
 
 
 def _correlation(one: np.ndarray, other: np.ndarray) -> float:

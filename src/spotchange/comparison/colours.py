@@ -31,7 +31,7 @@ def name_of(colour: Colour) -> str:
         return _grey(lightness)
     degrees = hue * 360
     name = next(name for limit, name in _HUES if degrees < limit)
-    if name in ("orange", "red") and lightness < 0.36 and spread < 0.62 and degrees < 50 and degrees > 8:
+    if name in ("orange", "red") and lightness < 0.36 and spread < 0.62 and 14 <= degrees < 50:
         return "brown"
     if name == "red" and lightness > 0.68:
         name = "pink"

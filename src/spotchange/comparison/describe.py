@@ -17,9 +17,10 @@ from spotchange.comparison.options import ComparisonOptions
 from spotchange.comparison.parts import whole_lines
 from spotchange.comparison.patches import Patch, patch_at
 from spotchange.comparison.picture import Picture
+from spotchange.comparison.places import place
 from spotchange.comparison.reading import read_findings
 from spotchange.comparison.rearranged import rearranged
-from spotchange.comparison.regions import Frame, groups, lines_joined
+from spotchange.comparison.regions import Frame, around, bounds, groups, lines_joined
 from spotchange.comparison.result import Finding
 from spotchange.comparison.rows import align
 from spotchange.comparison.verdict import Verdict
@@ -60,7 +61,27 @@ def describe(before: Picture, after: Picture, verdict: Verdict, options: Compari
     local = found_again(local, scene.before, scene.after, scene.size)
     local = rearranged(local, scene.before, scene.after, scene.size)
     found = ordered([*findings, *joined_findings(local, scene.size)])
-    return tuple(read_findings(found, scene.before, scene.after, wanted=options.read_text))
+    found = found or _somewhere(verdict, scene.size)
+    read = read_findings(found, scene.before, scene.after, wanted=options.read_text)
+    return tuple(finding for finding in read if not (len(read) > 1 and _painted_again(finding)))
+
+
+def _somewhere(verdict: Verdict, size: tuple[int, int]) -> list[Finding]:
+    """What is said where every difference passes for a trifle of its own: there is one all the same."""
+    box = bounds(verdict.counted)
+    if box is None:
+        return []
+    sentence = f"slight differences {place(box, size)}"
+    finding = Finding(
+        kind="noise", sentence=sentence, boxes_before=(box,), boxes_after=(box,), pixels=verdict.diff_pixels
+    )
+    return [finding]
+
+
+def _painted_again(finding: Finding) -> bool:
+    """Text that was pushed and reads the same only lies at another fraction of a pixel."""
+    tops = [around(boxes)[1] for boxes in (finding.boxes_before, finding.boxes_after) if boxes]
+    return finding.kind == "restyled" and len(tops) == 2 and abs(tops[0] - tops[1]) > ROUNDING
 
 
 def _describe_all(scene: Scene, verdict: Verdict) -> list[Finding]:
@@ -126,9 +147,7 @@ def _differs(verdict: Verdict, box: Box) -> bool:
 
 def _describe_patch(scene: Scene, patch: Patch) -> list[Finding]:
     size = scene.size
-    box = describe_box(scene.before, scene.after, patch.box_before, patch.box_after, size)
-    if box is not None:
-        return [box]
-    found = classify(patch, size, lines=whole_lines(scene.before, scene.after, patch))
+    found = describe_box(scene.before, scene.after, patch.box_before, patch.box_after, size)
+    found = found or classify(patch, size, lines=whole_lines(scene.before, scene.after, patch))
     found = found or describe_across(scene.before, scene.after, patch, size)
     return found or [likely(patch, size) or replaced(patch, size)]

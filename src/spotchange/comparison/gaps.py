@@ -166,14 +166,13 @@ def describe_gap(gap: Gap, size: tuple[int, int]) -> list[Finding]:
         )
         return [finding]
     patch = _padded(gap)
-    if not gap.across:
-        resized = describe_box(gap.before, gap.after, patch.box_before, patch.box_after, size)
-        if resized is not None:
-            return [replace(resized, sentence=resized.sentence + _push(gap))]
     inner = _narrowed(gap, patch)
     if inner:
         return [finding for each in inner for finding in describe_gap(each, size)]
-    first, *others = classify(patch, size) or [likely(patch, size) or replaced(patch, size)]
+    boxed = (
+        () if gap.across else describe_box(gap.before, gap.after, patch.box_before, patch.box_after, size, alone=False)
+    )
+    first, *others = boxed or classify(patch, size) or [likely(patch, size) or replaced(patch, size)]
     kind = _PUSHING.get((first.kind, gap.growth > 0), first.kind)
     return [replace(first, kind=kind, sentence=first.sentence + _push(gap)), *others]
 

@@ -32,7 +32,23 @@ def joined_findings(findings: Sequence[Finding], size: tuple[int, int]) -> list[
             done.append(finding)
         else:
             left[hit] = _join(finding, left[hit], size)
-    return done
+    return _without_echoes(done)
+
+
+def _without_echoes(findings: list[Finding]) -> list[Finding]:
+    """A thing that was inserted and pushed the rest also appeared: once is enough."""
+    pushing = [finding for finding in findings if finding.kind in ("inserted", "removed") and finding.shift]
+    return [
+        finding
+        for finding in findings
+        if finding in pushing
+        or finding.kind not in ("inserted", "removed", "appeared", "disappeared")
+        or not any(_same_place(finding, other) for other in pushing)
+    ]
+
+
+def _same_place(one: Finding, other: Finding) -> bool:
+    return (one.boxes_before, one.boxes_after) == (other.boxes_before, other.boxes_after)
 
 
 def _same(one: Finding, other: Finding) -> bool:

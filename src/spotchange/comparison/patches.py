@@ -38,7 +38,8 @@ class Patch:
     @cached_property
     def mask(self) -> Mask:
         """Pixels that differ."""
-        return self.words[0] != self.words[1]
+        result: Mask = self.words[0] != self.words[1]
+        return result
 
     @cached_property
     def pixels(self) -> int:
@@ -65,7 +66,7 @@ class Patch:
         """Whether the difference is one of smoothing: thin, or hardly visible."""
         levels = np.abs(self.before.astype(np.int16) - self.after.astype(np.int16)).max(axis=2)
         thin = not cv2.erode(self.mask.view(np.uint8), np.ones((3, 3), np.uint8)).any()
-        line = min(self.box_before[2:]) <= 3
+        line = min(self.box_before[2:]) <= 4
         return bool(levels.max(initial=0) <= 24 or line or (thin and self.pixels <= 40))
 
     @cached_property
@@ -191,7 +192,7 @@ def _edges(words: npt.NDArray[np.uint32]) -> Mask:
 
 
 def _grown(mask: Mask) -> Mask:
-    return cv2.dilate(mask.view(np.uint8), np.ones((3, 3), np.uint8)).view(bool)  # type: ignore[return-value]
+    return cv2.dilate(mask.view(np.uint8), np.ones((3, 3), np.uint8)).view(bool)
 
 
 def _overlapping(length: int, by: int) -> slice:

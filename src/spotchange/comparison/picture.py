@@ -209,7 +209,7 @@ def _from_pillow(picture: Image.Image) -> Picture:
         return Picture(rgba, profile)
     clear = mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in picture.info
     if mode == "RGB" and not clear:
-        return Picture(cv2.cvtColor(np.asarray(picture), cv2.COLOR_RGB2RGBA), profile)  # type: ignore[arg-type]
+        return Picture(cv2.cvtColor(np.asarray(picture), cv2.COLOR_RGB2RGBA), profile)
     try:
         return Picture(np.array(picture.convert("RGBA") if clear else picture.convert("RGB").convert("RGBA")), profile)
     except (ValueError, OSError) as error:

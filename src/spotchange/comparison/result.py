@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spotchange.comparison.kinds import CHANGE_TYPE_OF
-from spotchange.results import Finding
+from spotchange.results import Finding as Finding  # findings are part of what a comparison says
 
 Mask = npt.NDArray[np.bool_]
 

@@ -83,7 +83,8 @@ def frames_between(blocks: Sequence[Block], left: int, right: int, before_rows: 
 def row_keys(words: Words) -> npt.NDArray[np.uint64]:
     """One number a row, equal for equal rows."""
     multipliers = np.resize(_MULTIPLIERS, words.shape[1])
-    return (words.astype(np.uint64) * multipliers).sum(axis=1, dtype=np.uint64)
+    result: npt.NDArray[np.uint64] = (words.astype(np.uint64) * multipliers).sum(axis=1, dtype=np.uint64)
+    return result
 
 
 def matching_blocks(one: npt.NDArray[np.uint64], other: npt.NDArray[np.uint64]) -> list[Block]:

@@ -32,7 +32,7 @@ def describe_tones(before: Pixels, after: Pixels, differing: Mask) -> list[Findi
     coefficients, error = _fit(old, new)
     changed = (old != new).any(axis=1)
     difference = float(np.abs(old - new)[changed].mean())
-    if error > 0.1 * difference + 1.0:
+    if error > 0.1 * difference + 1.0 or _breaks_what_stayed(old[~changed], coefficients, difference):
         return []
     height, width = before.shape[:2]
     kind, sentence = _name(coefficients, before, after)
@@ -70,6 +70,22 @@ def _sample(before: Pixels, after: Pixels, differing: Mask) -> tuple[npt.NDArray
     # What did not change must follow the map too, or a few recoloured words would pass for a change of all.
     places = np.concatenate([places[:: max(1, len(places) // SAMPLED)], still[:: max(1, len(still) // (SAMPLED // 2))]])
     return before.reshape(-1, 3)[places].astype(np.float64), after.reshape(-1, 3)[places].astype(np.float64)
+
+
+def _breaks_what_stayed(
+    still: npt.NDArray[np.float64], coefficients: npt.NDArray[np.float64], difference: float
+) -> bool:
+    """Whether the map would change what did not: then it describes some things, not the light on all of them."""
+    if not len(still):
+        return False
+    ground = np.median(still, axis=0)
+    others = still[(np.abs(still - ground) > 16).any(axis=1)]
+    for levels in (still, others):
+        if len(levels) >= 20:
+            mapped = (np.column_stack([levels, np.ones(len(levels))]) @ coefficients).clip(0, 255)
+            if np.abs(mapped - levels).mean() > max(2.0, 0.15 * difference):
+                return True
+    return False
 
 
 def _fit(old: npt.NDArray[np.float64], new: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.float64], float]:

@@ -109,7 +109,8 @@ def _levels(picture: Picture, places: npt.NDArray[np.intp], width: int) -> npt.N
 def _lengths(difference: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
     """The distance of differences in RGB (places, 3), or with an alpha that is the same (places, 4)."""
     turned = difference.astype(np.float32, copy=False) @ _TO_DISTANCE[: difference.shape[1]]
-    return np.sqrt(np.einsum("ij,ij->i", turned, turned))
+    result: npt.NDArray[np.float32] = np.sqrt(np.einsum("ij,ij->i", turned, turned))
+    return result
 
 
 def _over(levels: npt.NDArray[np.float64], ground: float) -> npt.NDArray[np.float64]:

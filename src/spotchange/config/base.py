@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import difflib
 import os
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
 from spotchange.errors import ConfigError
@@ -23,6 +23,18 @@ class Settings(BaseModel):
     """Base of every group of settings: frozen, unknown keys rejected, defaults checked."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, use_attribute_docstrings=True)
+    retired: ClassVar[dict[str, Any]] = {}
+    """Names that saved recipes still hold, with the only value they may have: what they set can no longer be set."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_retired(cls, values: Any) -> Any:
+        if not isinstance(values, dict) or not cls.retired.keys() & values.keys():
+            return values
+        for name, fixed in cls.retired.items():
+            if values.get(name, fixed) != fixed:
+                raise ValueError(f"{name} can no longer be set; it is {fixed}")
+        return {name: value for name, value in values.items() if name not in cls.retired}
 
     @classmethod
     def from_mapping(cls, values: dict[str, Any], *, source: str) -> Self:

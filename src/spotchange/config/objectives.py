@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -34,17 +34,14 @@ class DenseSettings(Settings):
 class AdaptSettings(Settings):
     """Bring a pair of pictures and the sentence about it together: symmetric contrastive loss."""
 
+    retired: ClassVar[dict[str, Any]] = {"change_pairs_only": True, "max_scale": 100.0}
     kind: Literal["adapt"]
     halve: bool = True
     """Half the sum of both directions, as the published program computes it; false: the sum, as the paper writes it."""
-    change_pairs_only: bool = True
-    """On data with distractors: use change pairs alone, because the few no-change sentences repeat."""
     distractor_as_before: float = Field(default=0.5, ge=0, le=1)
     """How often the scene's distractor picture replaces "before"."""
     equal_captions: Literal["apart", "negatives"] = "apart"
     """apart: pairs with the same sentence are not each other's negatives; negatives: they are, as published."""
-    max_scale: float = Field(default=100.0, gt=1)
-    """Largest inverse temperature."""
     dense: DenseTruthSettings | None = None
     """Keep the dense truth as extra losses with these weights."""
 

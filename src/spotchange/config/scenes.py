@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -46,6 +46,7 @@ class LookRandomness(Settings):
 class SceneSettings(Settings):
     """The rules a scene keeps; the defaults are those of CLEVR-Change."""
 
+    retired: ClassVar[dict[str, Any]] = {"tries": 50, "lamp_jitter": 1.0, "min_visible_pixels": 400}
     min_objects: int = Field(default=3, ge=2, le=10)
     max_objects: int = Field(default=10, ge=2, le=10)
     area: float = Field(default=3.0, gt=0.0, le=6.0)
@@ -54,8 +55,6 @@ class SceneSettings(Settings):
     """Least distance between the outlines of two objects, each taken as a circle."""
     margin: float = Field(default=0.4, ge=0.0, le=3.0)
     """Least distance of two centres along the first camera's left-right and front-behind directions."""
-    tries: int = Field(default=50, ge=1, le=500)
-    """Places tried for one object before the whole scene is drawn anew."""
     changes: tuple[ChangeName, ...] = CHANGE_NAMES
     """Kinds of change, all equally often; one that is named twice comes twice as often."""
     move_distance: float = Field(default=1.0, ge=0.0, le=8.0)
@@ -65,10 +64,6 @@ class SceneSettings(Settings):
     of the original (docs/decisions/0010-camera.md)."""
     camera_turn: float = Field(default=0.0, ge=0.0, le=180.0)
     """The second pictures' cameras go around the scene by up to this many degrees either way."""
-    lamp_jitter: float = Field(default=1.0, ge=0.0, le=2.0)
-    """Each axis of each lamp moves by up to this much, once per scene."""
-    min_visible_pixels: int = Field(default=400, ge=0, le=20000)
-    """Pixels, counted at 480x320, that every object shows in the picture before and the changed one also after."""
     look: LookRandomness = LookRandomness()
 
     @field_validator("changes", mode="before")

@@ -106,7 +106,7 @@ class EverydaySource(Settings):
     most_objects: int | None = Field(default=None, ge=1)
     """Use only so many things, for a quick look."""
     most_backgrounds: int | None = Field(default=None, ge=1)
-    """Likewise backgrounds."""
+    """And so many backgrounds."""
 
 
 class MixedSource(Settings):

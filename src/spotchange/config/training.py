@@ -70,7 +70,7 @@ class StageSettings(Settings):
     """What is trained for, how long and on how much at a time."""
 
     objective: Objective
-    """What this stage optimises: `kind` is dense, picture-text, adapt or caption, the rest belongs to that kind."""
+    """What this stage optimises: `kind` is one of those in `config/objectives.py`, the rest belongs to it."""
     steps: int = Field(ge=1)
     """Optimizer updates planned; the schedule spans them, over however many commands."""
     max_minutes: float | None = Field(default=None, gt=0)
@@ -94,7 +94,7 @@ class StageSettings(Settings):
     """Compile with torch.compile. true: every kind of repeated block once, which takes seconds; whole: the objective
     as one graph, which takes a minute and pays where the vocabulary is large or the run long."""
     ema: float | None = Field(default=None, gt=0, lt=1)
-    """Keep a moving average of the weights with this memory a step; it is what is validated and saved."""
+    """Decay per step of a moving average of the weights, which is what is validated and saved."""
 
 
 class ValidationSettings(Settings):

@@ -12,7 +12,6 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from spotchange.errors import DataError
 from spotchange.files import atomic_path
@@ -25,7 +24,6 @@ __all__ = [
     "Row",
     "RowProblem",
     "RowReader",
-    "append_rows",
     "list_splits",
     "parse_row",
     "read_manifest",
@@ -155,41 +153,17 @@ def write_rows(path: str | os.PathLike[str], rows: Iterable[Row]) -> int:
     return count
 
 
-def append_rows(path: str | os.PathLike[str], rows: Iterable[Row]) -> int:
-    """Add `rows` at the end of a metadata file in one write; returns how many.
-
-    For long jobs that go on where they stopped. A line cut short by a crash is dropped first.
-    """
-    path = Path(path)
-    text = [json.dumps(row.to_dict(), ensure_ascii=False) + "\n" for row in rows]
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("ab+") as lines:
-            _drop_cut_line(lines)
-            lines.write("".join(text).encode())
-            lines.flush()
-            os.fsync(lines.fileno())
-    except OSError as error:
-        raise DataError(f"cannot write {path}: {error.strerror or error}") from error
-    return len(text)
-
-
-def _drop_cut_line(lines: Any) -> None:
-    end = lines.seek(0, os.SEEK_END)
-    position = end
-    while position > 0:
-        start = max(0, position - 65536)
-        lines.seek(start)
-        block = lines.read(position - start)
-        newline = block.rfind(b"\n")
-        if newline >= 0:
-            lines.truncate(start + newline + 1)
-            return
-        position = start
-    lines.truncate(0)
-
-
 def _check_files_exist(row: Row) -> None:
     for path in (row.before_path, row.after_path, row.mask_path):
         if path is not None and not path.is_file():
             raise DataError(f"row {row.id!r}: {path} does not exist")
+
+
+def numbered_classes(path: str | os.PathLike[str], split: str) -> list[int]:
+    """Every row's class; numbers from 0 on, whatever the set calls its classes."""
+    found = [row.extra.get("class_id") for row in read_rows(path, split, check_files=False)]
+    named = [each for each in found if isinstance(each, int)]
+    if len(named) < len(found):
+        raise DataError(f"{path} has rows without a column class_id", hint="it cannot serve for classes")
+    known = {each: number for number, each in enumerate(sorted(set(named)))}
+    return [known[each] for each in named]

@@ -16,7 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from spotchange.data.folders import new_folder
+from spotchange.data.folders import new_data_set
 from spotchange.data.metadata import METADATA, Row, list_splits, parse_row, read_rows, write_rows
 from spotchange.errors import DataError
 from spotchange.files import atomic_path, load_json
@@ -101,7 +101,7 @@ def unpack_shards(
 ) -> dict[str, int]:
     """Turn shards back into a data set folder, all or nothing; returns the pairs of each split."""
     shards = list_shards(folder)
-    with new_folder(Path(out)) as building:
+    with new_data_set(Path(out)) as building:
         return {
             split: write_rows(building / split / METADATA, _unpacked(building / split, paths, advance))
             for split, paths in shards.items()

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from spotchange.answering.calibration import CALIBRATION_FILE, Calibration, Familiarity, expected_calibration_error
 from spotchange.answering.runtime import ModelRuntime
 from spotchange.charts import reliability
-from spotchange.data.metadata import Row
+from spotchange.data import Row
 from spotchange.errors import ModelError
 from spotchange.evaluation.facts import FACTS, fact_values, read_scenes
 from spotchange.files import write_text

@@ -9,7 +9,7 @@ from typing import Any
 from spotchange.data import Row
 from spotchange.errors import DataError
 from spotchange.files import load_json
-from spotchange.language.checker import check, check_facts, has_all_attributes
+from spotchange.language import check, check_facts, has_all_attributes
 from spotchange.pairs import CHANGE_TYPES
 
 SCENES_FILE = "scenes.jsonl"

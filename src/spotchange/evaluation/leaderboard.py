@@ -17,9 +17,16 @@ import numpy as np
 from spotchange.errors import DataError, InputError
 from spotchange.evaluation.published import PublishedRow, published_rows
 from spotchange.evaluation.trained_run import TrainedRun, read_run
-from spotchange.metrics import Comparison, Scorer, best_constant, bootstrap_intervals, paired_comparison
-from spotchange.metrics.correlation import rank_correlation
-from spotchange.metrics.resampling import Summable, mean_of
+from spotchange.metrics import (
+    Comparison,
+    Scorer,
+    Summable,
+    best_constant,
+    bootstrap_intervals,
+    mean_of,
+    paired_comparison,
+)
+from spotchange.metrics.significance import rank_correlation
 from spotchange.pairs import CHANGE_TYPES
 
 CAPTIONS = "captions.jsonl"
@@ -27,6 +34,7 @@ SPEEDS = "speeds.json"
 METRICS = ("BLEU-4", "METEOR", "ROUGE-L", "CIDEr-D")
 FACTS, NONE = "facts", "none"
 JUDGED_BY = "CIDEr-D"
+FULL = 0.9  # of the pairs that the longest run had: shorter ones are left out of the rank correlation
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +93,7 @@ class Leaderboard:
     constant: Scored
     constant_caption: str
     rank_correlation: float | None
-    """Spearman's, of our CIDEr-D and the published, over systems whose code was known."""
+    """Spearman's, of our CIDEr-D and the published, over systems whose code was known and that trained in full."""
     ranked: list[str]
     """Those systems."""
     notes: list[str]
@@ -122,7 +130,13 @@ def read_leaderboard(folders: Sequence[Path], *, published: str = "clevr-change"
     ]
     entries.sort(key=lambda entry: -(entry.mean(JUDGED_BY) or 0.0))
     constant = best_constant(references, source="the held-out references")
-    fair = [entry for entry in entries if entry.faithful and entry.published is not None]
+    most = max((run.pairs or 0 for run in runs), default=0)
+    # A run that was cut short says nothing about the order.
+    fair = [
+        entry
+        for entry in entries
+        if entry.faithful and entry.published is not None and (entry.run.pairs or 0) >= FULL * most
+    ]
     return Leaderboard(
         name=", ".join(folder.name for folder in folders),
         pairs=len(references),
@@ -197,6 +211,9 @@ def _notes(entries: list[Entry]) -> list[str]:
     notes = []
     seeds = sorted({len(entry.runs) for entry in entries})
     notes.append(f"seeds a system: {' or '.join(map(str, seeds))}; intervals and tests are of the first one")
+    pairs = [entry.run.pairs for entry in entries if entry.run.pairs]
+    if pairs and min(pairs) < FULL * max(pairs):
+        notes.append(f"runs differ in length ({min(pairs):,} to {max(pairs):,} pairs): compare those of one length")
     if any(not entry.speeds for entry in entries):
         notes.append("speeds in brackets were measured while other runs shared the device")
     return notes

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from spotchange.data import Row
 from spotchange.errors import InputError
-from spotchange.language.checker import change_type_of, says_no_change
+from spotchange.language import change_type_of, says_no_change
 from spotchange.metrics import ConstantCaption, read_results
 
 if TYPE_CHECKING:

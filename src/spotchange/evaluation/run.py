@@ -8,8 +8,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from spotchange.data import Row, list_splits, read_rows
-from spotchange.data.metadata import METADATA, WORDLESS, read_manifest
+from spotchange.data import Row, list_splits, read_manifest, read_rows
+from spotchange.data.metadata import METADATA, WORDLESS
 from spotchange.data.protocols import Protocol, get_protocol
 from spotchange.errors import DataError
 from spotchange.evaluation.facts import ON_TRUST, Scenes, read_scenes, scene_of

@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from spotchange.errors import DataError
-from spotchange.language.grammar import says_no_change
+from spotchange.language import says_no_change
 
 _NOT_LEARNT = ("running_mean", "running_var", "num_batches_tracked", "kind_of_word", "tag_of_word", "relation_of")
 

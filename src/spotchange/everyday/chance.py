@@ -45,4 +45,5 @@ class Draws:
 
     def bell(self, count: int, spread: float) -> Tensor:
         """(scenes, count) round zero: the sum of three uniforms, at most three spreads from it."""
-        return (self.uniform(3 * count).unflatten(1, (count, 3)).sum(dim=2) - 1.5) * 2 * spread
+        result: Tensor = (self.uniform(3 * count).unflatten(1, (count, 3)).sum(dim=2) - 1.5) * 2 * spread
+        return result

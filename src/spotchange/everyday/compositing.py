@@ -109,7 +109,7 @@ def _looked_up(atlas: Tensor, offset: Tensor, side: Tensor, u: Tensor, v: Tensor
         (atlas[next_row + left.long()], (1 - part_x) * part_y),
         (atlas[next_row + right.long()], part_x * part_y),
     )
-    channels = []
+    channels: list[Tensor] = []
     for shift in (0, 8, 16, 24):
         parts = [((packed >> shift) & 255).float() * weight for packed, weight in corners]
         channels.append((parts[0] + parts[1] + parts[2] + parts[3]) / 255)

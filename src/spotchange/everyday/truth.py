@@ -125,7 +125,8 @@ def _seen_at_middle(pictures: Pictures, windows: Tensor, layer: Tensor) -> Tenso
     grid = torch.stack([2 * x - 1, 2 * y - 1], dim=-1).flatten(0, 1)
     labels = pictures.label.float().flatten(0, 1)[:, None]
     found = F.grid_sample(labels + 1, grid, mode="nearest", align_corners=False)[:, 0].unflatten(0, (-1, 2))
-    return ((found - 1) == layer[..., None, None]).sum(dim=(2, 3)) >= 5
+    result: Tensor = ((found - 1) == layer[..., None, None]).sum(dim=(2, 3)) >= 5
+    return result
 
 
 def cut_windows(pixels: Tensor, windows: Tensor, *, size: int) -> Tensor:

@@ -1,7 +1,7 @@
 """How the renderer's functions are compiled: one source, numba for the CPU and for CUDA.
 
 A `shared` function runs on both: numba compiles it for the CPU, and a CUDA kernel that calls it compiles the same
-Python source once more as a device function. Only the outermost loops (`render_cpu.py`, `render_cuda.py`) differ.
+Python source once more as a device function. Only the outermost loops (`scenes/rendering/cpu.py`, `cuda.py`) differ.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 COLOR_WORDS = ("gray", "red", "blue", "green", "brown", "purple", "cyan", "yellow")
 MATERIAL_WORDS = {"rubber": "rubber", "matte": "rubber", "metal": "metal", "metallic": "metal", "shiny": "metal"}
@@ -143,6 +144,7 @@ def change_type_of(caption: str) -> str | None:
     return _split_verb(_plain(caption))[0]
 
 
+@lru_cache(maxsize=1 << 17)  # negatives hold the captions of a set against many others
 def says_no_change(caption: str) -> bool:
     """Whether a sentence, in this language or in free English, says that nothing changed."""
     text = _plain(caption)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import prange
 
 from spotchange.kernels.compile import cached_loop, shared
 from spotchange.kernels.counter_random import below, stream_key
@@ -88,7 +87,7 @@ def write_picture_text(attributes, placement, camera, key, row, codes, right, aw
 
 @cached_loop
 def _write_on_cpu(scene_id, attributes, placement, camera, seed, ids):
-    for s in prange(ids.shape[0]):
+    for s in range(ids.shape[0]):
         codes = np.empty(MAX_OBJECTS, np.int32)
         right = np.empty(MAX_OBJECTS, np.float32)
         away = np.empty(MAX_OBJECTS, np.float32)

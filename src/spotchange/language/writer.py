@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import prange
 
 from spotchange.errors import InputError
 from spotchange.kernels.compile import cached_loop
@@ -23,7 +22,7 @@ from spotchange.scene import MAX_OBJECTS, SceneBatch
 
 @cached_loop
 def _write_on_cpu(scene_id, attributes, placement, camera, change, target, seed, ids):
-    for s in prange(ids.shape[0]):
+    for s in range(ids.shape[0]):
         codes = np.empty(MAX_OBJECTS, np.int32)
         right = np.empty(MAX_OBJECTS, np.float32)
         away = np.empty(MAX_OBJECTS, np.float32)
@@ -39,7 +38,7 @@ def _write_on_cpu(scene_id, attributes, placement, camera, change, target, seed,
 
 @cached_loop
 def _survey_on_cpu(attributes, placement, camera, change, target, found):
-    for s in prange(found.shape[0]):
+    for s in range(found.shape[0]):
         codes = np.empty(MAX_OBJECTS, np.int32)
         right = np.empty(MAX_OBJECTS, np.float32)
         away = np.empty(MAX_OBJECTS, np.float32)

@@ -2,6 +2,7 @@
 
 from spotchange.metrics.constant import ConstantCaption, best_constant
 from spotchange.metrics.inputs import match_ids, read_predictions, read_references, read_results
+from spotchange.metrics.resampling import Summable, mean_of
 from spotchange.metrics.scoring import METRICS, Scorer, ScoreResult, score
 from spotchange.metrics.significance import Comparison, bootstrap_intervals, paired_comparison
 
@@ -11,9 +12,11 @@ __all__ = [
     "ConstantCaption",
     "ScoreResult",
     "Scorer",
+    "Summable",
     "best_constant",
     "bootstrap_intervals",
     "match_ids",
+    "mean_of",
     "paired_comparison",
     "read_predictions",
     "read_references",

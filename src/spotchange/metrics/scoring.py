@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,13 +11,48 @@ from typing import Any
 import numpy as np
 
 from spotchange.errors import MissingExtraError
-from spotchange.metrics.bleu import bleu, bleu_statistics
-from spotchange.metrics.cider import cider_d
+from spotchange.metrics.bleu import SMALL, TINY, bleu, bleu_statistics
+from spotchange.metrics.cider import SIGMA, cider_d
 from spotchange.metrics.inputs import match_ids
 from spotchange.metrics.resampling import Summable, bleu_of, mean_of, meteor_of
-from spotchange.metrics.rouge import rouge_l
-from spotchange.metrics.sentences import Floats, SentenceTable
-from spotchange.metrics.signature import signature
+from spotchange.metrics.rouge import BETA, rouge_l
+from spotchange.metrics.sentences import MAX_ORDER, Floats, SentenceTable
+
+TOKENIZER = "ptb-3.4.1-coco"
+
+
+def signature(references: Mapping[str, Sequence[str]], *, meteor: bool, **more: str | None) -> str:
+    """Describe references, tokenizer, metric settings and version in one line.
+
+    Args:
+        references: the texts scored against, by id.
+        meteor: whether METEOR was computed.
+        **more: further facts, such as split and model; those that are None are left out.
+    """
+    sentences = sum(len(texts) for texts in references.values())
+    parts = {
+        "refs": f"{len(references)}x{sentences / len(references):.2f}@{references_hash(references)}",
+        "tok": TOKENIZER,
+        "bleu": f"closest,{TINY:g}/{SMALL:g}",
+        "meteor": "1.5-en-norm" if meteor else "absent",
+        "rouge-l": f"beta{BETA}",
+        "cider-d": f"n{MAX_ORDER},sigma{SIGMA:g},df=refs",
+        **{name: text for name, text in more.items() if text is not None},
+        # The package itself is loaded by now; an import statement would point up past the layers above metrics.
+        "spotchange": sys.modules["spotchange"].__version__,
+    }
+    return "|".join(f"{name}:{text}" for name, text in parts.items())
+
+
+def references_hash(references: Mapping[str, Sequence[str]]) -> str:
+    """Eight hex digits that change with any id or reference, not with the order of the ids."""
+    digest = hashlib.sha256()
+    for name in sorted(references):
+        for part in (name, *references[name], ""):
+            encoded = part.encode("utf-8", "surrogatepass")
+            digest.update(len(encoded).to_bytes(8, "little") + encoded)
+    return digest.hexdigest()[:8]
+
 
 METRICS = ("BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "METEOR", "ROUGE-L", "CIDEr-D")
 

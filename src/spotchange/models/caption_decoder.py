@@ -82,7 +82,8 @@ class CaptionDecoder(nn.Module):
         x = self.dropout(self.word_norm(self.word_input(x)))
         for block, seen in zip(self.decoder, memory, strict=True):
             x = block(x, causal=True, memory=seen)
-        return self.predict(x, words.words.weight)
+        result: Tensor = self.predict(x, words.words.weight)
+        return result
 
     def visual_keys_values(self, tokens: Tensor) -> list[tuple[Tensor, Tensor]]:
         """Keys and values of the pictures for each decoder layer, computed once a pair."""
@@ -107,7 +108,8 @@ class CaptionDecoder(nn.Module):
         x = self.word_norm(self.word_input(x))
         for block, cache, picture in zip(self._blocks, own_caches, visual, strict=True):
             x = block.step(x, cache, position, seen, picture)
-        return self.predict(x[:, 0], words.words.weight)
+        result: Tensor = self.predict(x[:, 0], words.words.weight)
+        return result
 
     def new_caches(self, rows: int, words: int, like: Tensor) -> list[KeyValueCache]:
         """Empty caches for every layer that attends over words, the language encoder's first."""

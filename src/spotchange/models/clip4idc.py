@@ -78,7 +78,8 @@ class Clip4idc(nn.Module):
         """(pairs, 2, rows, columns) in [0, 1]: the patch head's opinion, else where the class tokens look."""
         scores = self.patch_change_logits(state)
         if scores is not None:
-            return scores.float().sigmoid().unflatten(-1, state.grid)
+            result: Tensor = scores.float().sigmoid().unflatten(-1, state.grid)
+            return result
         heat = self.class_attention(state) if len(self.encoder.inter) else self.patch_distance(state)
         return (heat / heat.amax(dim=(1, 2, 3), keepdim=True).clamp_min(1e-12)).clamp(0, 1)
 
@@ -88,13 +89,15 @@ class Clip4idc(nn.Module):
         last = cast(PreNormBlock, self.encoder.inter[-1])
         weights = last.attention_of(state.extras["last_input"], [0, second]).mean(dim=1)  # (pairs, 2, tokens)
         own = torch.stack([weights[:, 0, 1:second], weights[:, 1, second + 1 :]], dim=1)
-        return own.unflatten(-1, state.grid)
+        result: Tensor = own.unflatten(-1, state.grid)
+        return result
 
     def patch_distance(self, state: VisualState) -> Tensor:
         """(pairs, 2, rows, columns): how far a patch is from its counterpart, for models without inter blocks."""
         before, after = F.normalize(state.extras["intra"].float(), dim=-1).unbind(dim=1)
         apart = (1 - (before * after).sum(dim=-1)).clamp_min(0)
-        return torch.stack([apart, apart], dim=1).unflatten(-1, state.grid)
+        result: Tensor = torch.stack([apart, apart], dim=1).unflatten(-1, state.grid)
+        return result
 
     def name_windows(self, windows: Tensor) -> tuple[Tensor, Tensor]:
         """Scores of nouns and colours for pictures of single things (windows, 3, size, size), preprocessed."""
@@ -107,7 +110,8 @@ class Clip4idc(nn.Module):
 
     def caption_logits(self, state: VisualState, ids: Tensor) -> Tensor:
         """Scores of the word after each of `ids` (pairs, words): (pairs, words, vocabulary). For training."""
-        return self._captioner(state.tokens, ids, self.words)
+        result: Tensor = self._captioner(state.tokens, ids, self.words)
+        return result
 
     @torch.inference_mode()
     def generate(self, state: VisualState, options: DecodingOptions) -> Generated:

@@ -72,15 +72,11 @@ class KeyValueCache:
         self.keys.copy_(self.keys[rows])
         self.values.copy_(self.values[rows])
 
-    def clear(self) -> None:
-        """Forget all words."""
-        self.keys.zero_()
-        self.values.zero_()
-
 
 def split_heads(x: Tensor, heads: int) -> Tensor:
     """(rows, tokens, width) -> (rows, heads, tokens, head width)."""
-    return x.unflatten(-1, (heads, -1)).transpose(1, 2)
+    result: Tensor = x.unflatten(-1, (heads, -1)).transpose(1, 2)
+    return result
 
 
 def join_heads(x: Tensor) -> Tensor:
@@ -109,7 +105,8 @@ class SelfAttention(nn.Module):
         mixed = F.scaled_dot_product_attention(
             queries, keys, values, attn_mask=mask, dropout_p=dropout, is_causal=causal
         )
-        return self.output(join_heads(mixed))
+        result: Tensor = self.output(join_heads(mixed))
+        return result
 
     def step(self, x: Tensor, cache: KeyValueCache, position: Tensor, seen: Tensor | None) -> Tensor:
         """One more word (rows, 1, width); `seen` (1, 1, 1, words) is True up to `position`; None: everywhere."""
@@ -117,7 +114,8 @@ class SelfAttention(nn.Module):
         cache.write(keys, values, position)
         keys, values = cache.keys.to(queries.dtype), cache.values.to(queries.dtype)
         mixed = F.scaled_dot_product_attention(queries, keys, values, attn_mask=seen)
-        return self.output(join_heads(mixed))
+        result: Tensor = self.output(join_heads(mixed))
+        return result
 
     def weights(self, x: Tensor, queries: list[int], mask: Tensor | None = None) -> Tensor:
         """Attention of the tokens `queries` over all tokens: (rows, heads, queries, tokens).
@@ -128,7 +126,8 @@ class SelfAttention(nn.Module):
         scores = asked[:, :, queries] @ keys.transpose(-2, -1) * keys.shape[-1] ** -0.5
         if mask is not None:
             scores = scores.masked_fill(~mask[..., queries, :], float("-inf"))
-        return scores.float().softmax(dim=-1)
+        result: Tensor = scores.float().softmax(dim=-1)
+        return result
 
 
 class CrossAttention(nn.Module):
@@ -154,7 +153,8 @@ class CrossAttention(nn.Module):
         queries = split_heads(self.query(x).reshape(len(keys), -1, width), self.heads)
         dropout = self.dropout if self.training else 0.0
         mixed = F.scaled_dot_product_attention(queries, keys, values, dropout_p=dropout)
-        return self.output(join_heads(mixed).reshape(rows, words, width))
+        result: Tensor = self.output(join_heads(mixed).reshape(rows, words, width))
+        return result
 
 
 class FeedForward(nn.Module):
@@ -168,7 +168,8 @@ class FeedForward(nn.Module):
         self.outer = Linear(hidden, width)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.outer(self.dropout(self.activation(self.inner(x))))
+        result: Tensor = self.outer(self.dropout(self.activation(self.inner(x))))
+        return result
 
 
 class PreNormBlock(nn.Module):
@@ -183,12 +184,14 @@ class PreNormBlock(nn.Module):
 
     def forward(self, x: Tensor, *, causal: bool = False) -> Tensor:
         x = x + self.attention(self.attention_norm(x), causal=causal)
-        return x + self.feed_forward(self.feed_forward_norm(x))
+        result: Tensor = x + self.feed_forward(self.feed_forward_norm(x))
+        return result
 
     def step(self, x: Tensor, cache: KeyValueCache, position: Tensor, seen: Tensor) -> Tensor:
         """One more word of a causal sequence."""
         x = x + self.attention.step(self.attention_norm(x), cache, position, seen)
-        return x + self.feed_forward(self.feed_forward_norm(x))
+        result: Tensor = x + self.feed_forward(self.feed_forward_norm(x))
+        return result
 
     def attention_of(self, x: Tensor, queries: list[int]) -> Tensor:
         """Attention weights of some tokens, given the block's input: (rows, heads, queries, tokens)."""
@@ -232,4 +235,5 @@ class PostNormBlock(nn.Module):
     def _read_and_think(self, x: Tensor, visual: tuple[Tensor, Tensor] | None) -> Tensor:
         if self.cross is not None and self.cross_norm is not None and visual is not None:
             x = self.cross_norm(x + self.dropout(self.cross(x, *visual)))
-        return self.feed_forward_norm(x + self.dropout(self.feed_forward(x)))
+        result: Tensor = self.feed_forward_norm(x + self.dropout(self.feed_forward(x)))
+        return result

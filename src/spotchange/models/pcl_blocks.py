@@ -41,12 +41,14 @@ class PublishedBlock(nn.Module):
 
     def forward(self, x: Tensor, *, mask: Tensor | None = None) -> Tensor:
         x = x + self.dropout(self.attention(self.attention_norm(x), mask=mask))
-        return x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
+        result: Tensor = x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
+        return result
 
     def step(self, x: Tensor, cache: KeyValueCache, position: Tensor, seen: Tensor, _: None = None) -> Tensor:
         """Some more tokens of a sequence whose earlier ones are in the cache."""
         x = x + self.attention.step(self.attention_norm(x), cache, position, seen)
-        return x + self.feed_forward(self.feed_forward_norm(x))
+        result: Tensor = x + self.feed_forward(self.feed_forward_norm(x))
+        return result
 
     def attention_of(self, x: Tensor, queries: list[int], mask: Tensor | None = None) -> Tensor:
         """Attention weights of some tokens, given the block's input: (rows, heads, queries, tokens)."""

@@ -77,6 +77,10 @@ class PclTokens(nn.Module):
         """Words (rows, words) that stand at places `first` and after: (rows, words, width)."""
         return self._of_vectors(self.words(ids), self.positions[first : first + ids.shape[1]])
 
+    def of_words_at(self, ids: Tensor, places: Tensor) -> Tensor:
+        """The same at places that are a tensor (words,), as an exported graph has them."""
+        return self._of_vectors(self.words(ids), self.positions.index_select(0, places))
+
     def masks_after(self, rows: int, words: int) -> Tensor:
         """A [MASK] at the place after each of `words` words: (rows, words, width)."""
         mask = self.words.weight[self.mask_id].expand(rows, words, -1)

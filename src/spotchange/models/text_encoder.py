@@ -21,11 +21,13 @@ class WordEmbedding(nn.Module):
         draw(self.positions, std=0.01)
 
     def forward(self, ids: Tensor) -> Tensor:
-        return self.words(ids) + self.positions[: ids.shape[1]]  # (rows, words, width)
+        result: Tensor = self.words(ids) + self.positions[: ids.shape[1]]  # (rows, words, width)
+        return result
 
     def at(self, ids: Tensor, position: Tensor) -> Tensor:
         """One word a row (rows,) at `position`, a tensor of one number: (rows, 1, width)."""
-        return (self.words(ids) + self.positions.index_select(0, position))[:, None]
+        result: Tensor = (self.words(ids) + self.positions.index_select(0, position))[:, None]
+        return result
 
 
 class TextTransformer(nn.Module):
@@ -41,13 +43,15 @@ class TextTransformer(nn.Module):
     def forward(self, embedded: Tensor) -> Tensor:
         for block in self.blocks:
             embedded = block(embedded, causal=True)
-        return self.norm(embedded)
+        result: Tensor = self.norm(embedded)
+        return result
 
     def step(self, embedded: Tensor, caches: list[KeyValueCache], position: Tensor, seen: Tensor) -> Tensor:
         """One more word (rows, 1, width) after those in the caches."""
         for block, cache in zip(self._blocks, caches, strict=True):
             embedded = block.step(embedded, cache, position, seen)
-        return self.norm(embedded)
+        result: Tensor = self.norm(embedded)
+        return result
 
     def new_caches(self, rows: int, words: int, like: Tensor) -> list[KeyValueCache]:
         """Empty caches, one a block."""
@@ -74,4 +78,5 @@ class TextEncoder(nn.Module):
         """`embedded` (sentences, words, width); `mask` True on words, begin and end tokens included."""
         hidden = self.transformer(embedded)
         end = mask.sum(dim=1) - 1
-        return self.projection(hidden[torch.arange(len(hidden), device=hidden.device), end])
+        result: Tensor = self.projection(hidden[torch.arange(len(hidden), device=hidden.device), end])
+        return result

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from spotchange.answering import ImagePair
-from spotchange.answering.interface import CaptionOptions
+from spotchange.answering import CaptionOptions, ImagePair
 from spotchange.answering.pixels import result_of
 from spotchange.comparison import Comparison, ComparisonOptions, compare
 from spotchange.errors import SpotchangeError

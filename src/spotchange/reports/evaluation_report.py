@@ -15,8 +15,8 @@ from string import Template
 from PIL import Image
 
 from spotchange.charts import confusion_table, grouped_bars, histogram
+from spotchange.evaluation import Evaluation
 from spotchange.evaluation.published import CAVEAT
-from spotchange.evaluation.run import Evaluation
 from spotchange.files import write_text
 from spotchange.images import read_image
 from spotchange.reports.tables import Table, tables_of

@@ -113,10 +113,10 @@ def _published(board: Leaderboard) -> Table:
 def correlation_line(board: Leaderboard) -> str:
     """One sentence about the order."""
     if board.rank_correlation is None:
-        return "rank correlation with the published order: not defined for fewer than three systems with known code"
+        return "rank correlation with the published order: fewer than three systems of known code trained in full"
     return (
         f"rank correlation (Spearman) of our {JUDGED_BY} with the published, over the {len(board.ranked)} systems "
-        f"whose code was known: {board.rank_correlation:.2f}"
+        f"whose code was known and that trained in full: {board.rank_correlation:.2f}"
     )
 
 
@@ -157,7 +157,7 @@ def as_json(board: Leaderboard) -> dict[str, Any]:
 
 def write_page(board: Leaderboard, path: str | os.PathLike[str]) -> None:
     """Write the page, all or nothing."""
-    page = Template(resources.files("spotchange.evaluation").joinpath("report.html").read_text(encoding="utf-8"))
+    page = Template(resources.files("spotchange.reports").joinpath("report.html").read_text(encoding="utf-8"))
     notes = "".join(f"<li>{escape(note)}</li>" for note in [*board.notes, correlation_line(board)])
     write_text(
         path,

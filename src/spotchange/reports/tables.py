@@ -8,9 +8,9 @@ from typing import Literal
 
 import numpy as np
 
+from spotchange.evaluation import Evaluation, retrieval_scores
 from spotchange.evaluation.published_retrieval import PUBLISHED_RULE, published_retrieval
-from spotchange.evaluation.retrieval import CUTOFFS, retrieval_scores
-from spotchange.evaluation.run import Evaluation
+from spotchange.evaluation.retrieval import CUTOFFS
 from spotchange.evaluation.scorecard import SystemEvaluation
 
 Look = Literal["system", "interval", "constant", "published"]

@@ -6,12 +6,11 @@ and torch tensors alike and a scene's look depends on its uniforms only.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from spotchange.errors import ConfigError
+from spotchange.config.scenes import LookRandomness
 
 # name, neutral value, spread; "x" spreads multiply by up to (1 + spread) either way, "+" spreads add.
 _COLUMNS = (
@@ -69,34 +68,12 @@ NEUTRAL = np.array([column[1] for column in _COLUMNS], dtype=np.float32)
 ) = range(SIZE)
 
 
-@dataclass(frozen=True, kw_only=True)
-class LookSettings:
-    """How strongly each part of the look varies: 0 keeps the benchmark's look, 1 the full spread of the table above."""
-
-    lamps: float = 0.0
-    sun: float = 0.0
-    sky: float = 0.0
-    ground: float = 0.0
-    materials: float = 0.0
-    exposure: float = 0.0
-
-    def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            if not 0.0 <= value <= 1.0:
-                raise ConfigError(f"look.{name} must lie between 0 and 1, not {value}")
-
-    @classmethod
-    def uniform(cls, strength: float) -> LookSettings:
-        """The same strength for every part."""
-        return cls(**dict.fromkeys(cls.__dataclass_fields__, strength))
-
-
 def neutral(scenes: int) -> np.ndarray:
     """The benchmark's look for every scene."""
     return np.tile(NEUTRAL, (scenes, 1))
 
 
-def draw(uniforms: Any, settings: LookSettings) -> Any:
+def draw(uniforms: Any, settings: LookRandomness) -> Any:
     """Looks (S, SIZE) from uniforms in [0, 1) of the same shape, numpy or torch, float32."""
     columns = []
     for index, (_, middle, kind, spread, part) in enumerate(_COLUMNS):

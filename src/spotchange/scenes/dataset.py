@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from spotchange.config.base import read_yaml
 from spotchange.config.scenes import DatasetPlan
 from spotchange.errors import InputError
 from spotchange.files import load_json, write_bytes
@@ -135,9 +134,9 @@ class SplitFolder:
             if name in self.done:
                 continue
             pair = scene_rows(batch, scene, object_boxes(ids[scene]), captions[scene], masks=self.plan.masks)
-            rows += pair
+            rows += [row.to_dict() for row in pair]
             scenes.append(scene_json(batch, scene, name))
-            self.done[name] = pair[0]["change_type"]
+            self.done[name] = str(pair[0].change_type)
         _append((self.path / SCENES, scenes), (self.path / ROWS, rows))
 
     def lacks_pictures(self, number: int) -> bool:
@@ -192,7 +191,7 @@ class _Pool(ThreadPoolExecutor):
 
 
 def _check_same_plan(path: Path, plan: DatasetPlan) -> None:
-    there, here = read_yaml(path), plan.model_dump(mode="json")
+    there, here = (each.model_dump(mode="json") for each in (DatasetPlan.from_yaml(path), plan))
     for name in here:
         if there.get(name) != here[name]:
             raise InputError(

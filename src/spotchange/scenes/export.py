@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from spotchange.pairs import CHANGE_TYPES
+from spotchange.pairs import CHANGE_TYPES, PixelBox, Row
 from spotchange.scene import AFTER, BEFORE, MAX_OBJECTS, SAME, SHAPE, SceneBatch
 from spotchange.scenes.changes import facts
 
@@ -34,7 +34,7 @@ def mask_file(number: int) -> str:
 
 def scene_rows(
     batch: SceneBatch, scene: int, boxes: np.ndarray, captions: Sequence[Sequence[str]], *, masks: bool
-) -> list[dict[str, Any]]:
+) -> tuple[Row, Row]:
     """The change row and the distractor row of one scene.
 
     Args:
@@ -45,33 +45,40 @@ def scene_rows(
         masks: Whether the change row names a mask.
     """
     number = int(batch.scene_id[scene])
-    rows: list[dict[str, Any]] = []
-    for letter, second, kind, told in (
-        ("c", AFTER, CHANGE_TYPES[batch.change[scene]], facts(batch, scene)),
-        ("n", SAME, CHANGE_TYPES[0], {}),
-    ):
-        row = {
-            "id": scene_name(number) + letter,
-            "before_file_name": picture_file(number, BEFORE),
-            "after_file_name": picture_file(number, second),
-            "captions": list(captions[len(rows)]),
-            "change_type": kind,
-            "facts": told,
-            "before_boxes": _changed_box(batch, scene, boxes, 0) if letter == "c" else [],
-            "after_boxes": _changed_box(batch, scene, boxes, 1) if letter == "c" else [],
-            "scene_id": number,
-            "iou": round(mean_iou(batch, scene, boxes, second), 5),
-        }
-        if masks and letter == "c":
-            row["mask_file_name"] = mask_file(number)
-        rows.append(row)
-    return rows
+
+    def row(letter: str, second: int, **known: Any) -> Row:
+        return Row(
+            id=scene_name(number) + letter,
+            before_file_name=picture_file(number, BEFORE),
+            after_file_name=picture_file(number, second),
+            scene_id=number,
+            extra={"iou": round(mean_iou(batch, scene, boxes, second), 5)},
+            **known,
+        )
+
+    change = row(
+        "c",
+        AFTER,
+        captions=tuple(captions[0]),
+        change_type=CHANGE_TYPES[batch.change[scene]],
+        facts=facts(batch, scene),
+        before_boxes=_changed_box(batch, scene, boxes, 0),
+        after_boxes=_changed_box(batch, scene, boxes, 1),
+        mask_file_name=mask_file(number) if masks else None,
+    )
+    distractor = row(
+        "n", SAME, captions=tuple(captions[1]), change_type=CHANGE_TYPES[0], facts={}, before_boxes=(), after_boxes=()
+    )
+    return change, distractor
 
 
-def _changed_box(batch: SceneBatch, scene: int, boxes: np.ndarray, version: int) -> list[list[int]]:
+def _changed_box(batch: SceneBatch, scene: int, boxes: np.ndarray, version: int) -> tuple[PixelBox, ...]:
     """Where the changed object is seen before (version 0) or after (1): one box, or none where it is not there."""
     slot = batch.target[scene, version]
-    return [[int(side) for side in boxes[version, slot]]] if slot >= 0 and boxes[version, slot, 2] > 0 else []
+    if slot < 0 or boxes[version, slot, 2] == 0:
+        return ()
+    x, y, width, height = boxes[version, slot].tolist()
+    return ((x, y, width, height),)
 
 
 def mean_iou(batch: SceneBatch, scene: int, boxes: np.ndarray, second: int) -> float:

@@ -49,7 +49,8 @@ def patch_shares(ids: Tensor, grid: tuple[int, int]) -> Tensor:
         count_on_cuda(images, columns, size, counts)
     else:
         _count_on_cpu(images.numpy(), columns, size, counts.numpy())
-    return (counts / (size[0] * size[1])).unflatten(0, ids.shape[:-2])
+    result: Tensor = (counts / (size[0] * size[1])).unflatten(0, ids.shape[:-2])
+    return result
 
 
 @shared
@@ -87,4 +88,5 @@ def _seen(scenes: SceneBatch, shares: Tensor, version: int) -> Tensor:
     slot = scenes.target[:, version].long()
     share = shares.gather(2, slot.clamp(min=0)[:, None, None].expand(-1, shares.shape[1], 1))[..., 0]
     most = share.max(1, keepdim=True).values
-    return (slot >= 0)[:, None] & (share > 0) & ((share >= LEAST_SHARE) | (share == most))
+    result: Tensor = (slot >= 0)[:, None] & (share > 0) & ((share >= LEAST_SHARE) | (share == most))
+    return result

@@ -3,7 +3,7 @@
 An attempt that breaks a rule is followed by the next attempt of the same scene, so every number gives a scene.
 Accepted is an attempt in which, beside the placement rules of `world_kernel`,
 
-- every object shows `min_visible_pixels` in the picture before (the original's rule, checked there only), and
+- every object shows MIN_VISIBLE_PIXELS in the picture before (the original's rule, checked there only), and
 - the changed object shows as many in the picture after, unless it was dropped: nobody can tell what nobody sees, and
 - some phrase names the changed object alone (`writer.describable`).
 
@@ -16,7 +16,6 @@ from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
-from numba import prange
 
 from spotchange.config.scenes import SceneSettings
 from spotchange.errors import ConfigError
@@ -30,6 +29,9 @@ from spotchange.scenes.rendering.renderer import visible_pixels
 from spotchange.scenes.sampler_kernel import MAX_ATTEMPTS, sample_scene
 
 CHECK_WIDTH, CHECK_HEIGHT = 240, 160
+_TRIES = 50  # places tried for one object before the whole scene is drawn anew
+_LAMP_JITTER = 1.0  # each axis of each lamp moves by up to this much, once per scene
+MIN_VISIBLE_PIXELS = 400  # counted at 480x320
 _PIXELS_OF_RULE = 480 * 320
 _MOST_ATTEMPTS_AT_ONCE = 256
 
@@ -64,10 +66,10 @@ def rules_of(settings: SceneSettings) -> np.ndarray:
     """The settings as the array the kernel reads."""
     rules = np.zeros(kernel.RULES, np.float64)
     rules[kernel.FEWEST], rules[kernel.MOST] = settings.min_objects, settings.max_objects
-    rules[kernel.TRIES] = settings.tries
+    rules[kernel.TRIES] = _TRIES
     rules[kernel.AREA], rules[kernel.GAP], rules[kernel.MARGIN] = settings.area, settings.gap, settings.margin
     rules[kernel.MOVE_DISTANCE] = settings.move_distance
-    rules[kernel.CAMERA_JITTER], rules[kernel.LAMP_JITTER] = settings.camera_jitter, settings.lamp_jitter
+    rules[kernel.CAMERA_JITTER], rules[kernel.LAMP_JITTER] = settings.camera_jitter, _LAMP_JITTER
     rules[kernel.CAMERA_TURN] = np.deg2rad(settings.camera_turn)
     return rules
 
@@ -76,7 +78,7 @@ def rules_of(settings: SceneSettings) -> np.ndarray:
 def _draw_on_cpu(
     seed, limit, rules, changes, attempts, scene_id, count, attributes, placement, camera, lamps, look, change, target
 ):
-    for s in prange(scene_id.shape[0]):
+    for s in range(scene_id.shape[0]):
         sample_scene(
             s, seed, limit, rules, changes, attempts, scene_id, count, attributes, placement, camera, lamps, look,
             change, target,
@@ -92,9 +94,6 @@ class World:
         self._rules = self._on_device(rules_of(settings))
         self._changes = self._on_device(np.array([CHANGE_TYPES.index(name) for name in settings.changes], np.int8))
         self._slots = self._on_device(np.arange(MAX_OBJECTS))
-        self._look = appearance.LookSettings(
-            **settings.look.model_dump(include=set(appearance.LookSettings.__dataclass_fields__))
-        )
 
     def scenes(self, numbers: Any) -> SceneBatch:
         """The scenes with these numbers, in this order.
@@ -127,7 +126,7 @@ class World:
             rows, numbers = rows[rest], numbers[rest]
             if len(rows) and int(starts.max()) > MAX_ATTEMPTS:
                 raise _no_room()
-        return replace(result, look=appearance.draw(result.look, self._look))
+        return replace(result, look=appearance.draw(result.look, self.settings.look))
 
     def check_room(self) -> None:
         """Refuse rules that the fullest scenes cannot keep, before any work is done with them."""
@@ -178,7 +177,7 @@ class World:
     def _is_acceptable(self, candidates: SceneBatch) -> Any:
         """bool (S,): see the head of this file."""
         pictures = (BEFORE, AFTER)
-        least = -(-self.settings.min_visible_pixels * CHECK_WIDTH * CHECK_HEIGHT // _PIXELS_OF_RULE)
+        least = -(-MIN_VISIBLE_PIXELS * CHECK_WIDTH * CHECK_HEIGHT // _PIXELS_OF_RULE)
         pixels = visible_pixels(
             candidates, width=CHECK_WIDTH, height=CHECK_HEIGHT, pictures=pictures, enough=max(least, 1)
         )

@@ -48,7 +48,7 @@ LOOK_STREAM = 1 << 34
 KIND_STREAM = 1 << 35
 
 # Draws of one object stand together: attributes first, then two numbers per try for its place.
-DRAWS_PER_OBJECT = 1024  # room for two draws a try: `SceneSettings.tries` ends at 500
+DRAWS_PER_OBJECT = 1024  # room for two draws a try
 FIRST_TRY = 16
 CHANGE_DRAWS = MAX_OBJECTS * DRAWS_PER_OBJECT
 

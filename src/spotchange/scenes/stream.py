@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -11,8 +10,9 @@ from torch import Tensor
 
 from spotchange.config.scenes import SceneSettings
 from spotchange.errors import ConfigError
-from spotchange.language.vocabulary import PAD_ID, TOKENS
+from spotchange.language import PAD_ID, TOKENS
 from spotchange.language.writer import write_captions
+from spotchange.pairs import PairBatch
 from spotchange.scene import AFTER, BEFORE, SAME, SceneBatch
 from spotchange.scenes.changes import answers, as_tensors
 from spotchange.scenes.patch_labels import patch_truth
@@ -41,26 +41,8 @@ def world_seed(seed: int, split: str | None = None) -> int:
     return seed * _STREAMS + (_TRAINING_STREAM if split is None else SPLIT_STREAMS[split])
 
 
-@dataclass(frozen=True, kw_only=True)
-class StreamBatch:
-    """N pairs on the device; rows 2k and 2k + 1 are the change and the distractor of one scene.
-
-    The fields are those of the training batch (`data.batches.PairBatch`), all of them filled.
-    """
-
-    before: Tensor  # uint8 (N, 3, H, W)
-    after: Tensor  # uint8 (N, 3, H, W)
-    caption_ids: Tensor  # int64 (N, words): [BOS] words [EOS] [PAD]..., ids of `scenes.vocabulary`
-    caption_mask: Tensor  # bool (N, words)
-    change_type: Tensor  # int64 (N,): index into CHANGE_TYPES
-    scene_id: Tensor  # int64 (N,)
-    patch_attributes: Tensor  # int8 (N, 2, patches, 4), -1 where no object
-    change_mask: Tensor  # bool (N, 2, patches)
-    answer: Tensor  # int64 (N, 6): see `changes.answers`; -1 for distractors
-
-
 class SceneStream:
-    """Endless batches of fresh pairs.
+    """Endless batches of fresh pairs: rows 2k and 2k + 1 are the change and the distractor of one scene.
 
     Rank r of w takes the scenes r, r + w, r + 2w and so on, so ranks never share a scene. The stream stands at a
     scene number and nothing else: `state_dict` is enough to go on exactly, with any batch size.
@@ -120,10 +102,10 @@ class SceneStream:
         self._chunk: SceneBatch | None = None
         self._chunk_start = rank
 
-    def __iter__(self) -> Iterator[StreamBatch]:
+    def __iter__(self) -> Iterator[PairBatch]:
         return self
 
-    def __next__(self) -> StreamBatch:
+    def __next__(self) -> PairBatch:
         batch = self._take(self.scenes_per_batch)
         self._next += self.scenes_per_batch * self.world_size
         return self.render_pairs(batch)
@@ -138,7 +120,7 @@ class SceneStream:
             raise ConfigError(f"the stream was saved with seed {state['seed']}, not {self.seed}")
         self._next = state["next_scene"] + self.rank
 
-    def render_pairs(self, batch: SceneBatch) -> StreamBatch:
+    def render_pairs(self, batch: SceneBatch) -> PairBatch:
         """Both pairs of every scene, with captions and truth."""
         images, ids = draw_pictures(
             batch,
@@ -155,7 +137,7 @@ class SceneStream:
         chosen = plainest(captions) if self.plain_sentences else captions[:, :, 0]
         captions = chosen.reshape(2 * len(batch), -1).long()
         attributes, mask = patch_truth(scenes, ids, self.grid)
-        return StreamBatch(
+        return PairBatch(
             before=_pair_up(images[:, BEFORE], images[:, BEFORE]),
             after=_pair_up(images[:, AFTER], images[:, SAME]),
             caption_ids=captions,
@@ -195,8 +177,3 @@ def plainest(captions: Tensor) -> Tensor:
 def _pair_up(change: Tensor, distractor: Tensor) -> Tensor:
     """Rows of changes and distractors in turn."""
     return torch.stack([change, distractor], 1).flatten(0, 1)
-
-
-def as_dict(batch: StreamBatch) -> dict[str, Tensor]:
-    """The fields by name, as the training batch takes them."""
-    return dict(vars(batch))

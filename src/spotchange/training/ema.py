@@ -8,16 +8,18 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 
 class WeightAverage:
     """Exponential moving average of a module's floating-point parameters.
 
-    The memory grows with the steps taken, so that early averages are not dominated by the random start.
+    The decay grows with the steps taken, so that early averages are not dominated by the random start. The arithmetic
+    is torch's own; its `AveragedModel` would keep a copy of frozen parts too, and start from the first update.
     """
 
-    def __init__(self, module: nn.Module, memory: float) -> None:
-        self.memory = memory
+    def __init__(self, module: nn.Module, decay: float) -> None:
+        self.decay = decay
         self.updates = 0
         self._live = {name: value for name, value in module.named_parameters() if value.requires_grad}
         self.shadow = {name: value.detach().clone() for name, value in self._live.items()}
@@ -26,8 +28,8 @@ class WeightAverage:
     def update(self) -> None:
         """Move a little towards the live weights."""
         self.updates += 1
-        memory = min(self.memory, (1 + self.updates) / (10 + self.updates))
-        torch._foreach_lerp_(list(self.shadow.values()), list(self._live.values()), 1.0 - memory)
+        decay = min(self.decay, (1 + self.updates) / (10 + self.updates))
+        get_ema_multi_avg_fn(decay)(list(self.shadow.values()), list(self._live.values()), self.updates)
 
     @contextmanager
     def applied(self) -> Iterator[None]:

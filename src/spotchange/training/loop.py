@@ -16,27 +16,25 @@ from torch import Tensor
 
 from spotchange.config.training import Recipe
 from spotchange.errors import ConfigError, ModelError
-from spotchange.files import write_text
+from spotchange.files import recover_folder, write_text
 from spotchange.models.weights.folder import read_weights
 from spotchange.training import distributed
-from spotchange.training.checkpoints import BEST, LAST, load_state, recover, replace_folder, save_state
+from spotchange.training.checkpoints import BEST, LAST, load_state, replace_folder, save_state
 from spotchange.training.compilation import compile_regions
 from spotchange.training.ema import WeightAverage
 from spotchange.training.log import RunLog
 from spotchange.training.objectives.base import Objective
-from spotchange.training.optimizers import build_optimizer, set_rates
+from spotchange.training.optimizers import build_optimizer, rate_factor, set_rates
 from spotchange.training.randomness import random_state, restore_random_state
-from spotchange.training.schedules import rate_factor
-from spotchange.training.selection import Selection
-from spotchange.training.sources.base import BatchSource
+from spotchange.training.sources.interface import Batches
 from spotchange.training.stopping import StopRequest
-from spotchange.training.validation import Validator
+from spotchange.training.validation import Selection, Validator
 
 CAPTIONS = "captions.jsonl"
 
 
 class Trainer:
-    """One stage of training; everything it needs comes ready-made from `training.setup`."""
+    """One stage of training; everything it needs comes ready-made from `training/run.py`."""
 
     def __init__(
         self,
@@ -44,7 +42,7 @@ class Trainer:
         *,
         accelerator: Accelerator,
         objective: Objective,
-        source: BatchSource,
+        source: Batches,
         validator: Validator | None,
         tester: Validator | None = None,
         save_model: Callable[[Path], None],
@@ -73,8 +71,8 @@ class Trainer:
 
     def run(self, *, resume: bool, stop: StopRequest) -> dict[str, Any]:
         """Train until the plan is done or `stop` says so; returns where the run stands."""
-        recover(self.out / LAST)
-        recover(self.out / BEST)
+        recover_folder(self.out / LAST)
+        recover_folder(self.out / BEST)
         if resume:
             self._restore(load_state(self.out / LAST))
         log = RunLog(

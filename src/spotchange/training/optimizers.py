@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
+import math
 from fnmatch import fnmatchcase
 from typing import Any
 
 import torch
 from torch import nn
 
-from spotchange.config.training import OptimizerSettings
+from spotchange.config.training import OptimizerSettings, ScheduleSettings
 from spotchange.errors import ConfigError
 from spotchange.training.bert_adam import BertAdam
+
+
+def rate_factor(progress: float, schedule: ScheduleSettings) -> float:
+    """What the peak learning rate is multiplied by when `progress` (0 to 1) of the plan is done."""
+    progress = min(max(progress, 0.0), 1.0)
+    halved = 0.5 ** sum(progress >= place for place in schedule.halve_at)
+    if progress < schedule.warmup:
+        return halved * progress / schedule.warmup
+    done = (progress - schedule.warmup) / max(1.0 - schedule.warmup, 1e-12)
+    falling = {
+        "cosine": 0.5 * (1.0 + math.cos(math.pi * done)),
+        "whole-cosine": 0.5 * (1.0 + math.cos(math.pi * progress)),
+        "linear": 1.0 - done,
+        "inverse-sqrt": math.sqrt(schedule.warmup / progress) if schedule.warmup else 1.0,
+        "constant": 1.0,
+    }[schedule.shape]
+    return halved * (schedule.final + (1.0 - schedule.final) * falling)
+
 
 # Vectors added to tokens: shrinking them towards zero has no meaning, as with biases and norms.
 _NOT_DECAYED = ("*positions", "*class_token", "*_vector")

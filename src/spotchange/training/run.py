@@ -11,18 +11,19 @@ from safetensors.torch import load_file, save_file
 
 from spotchange.config.training import Recipe
 from spotchange.errors import ConfigError, InputError
+from spotchange.files import recover_folder
 from spotchange.models.clip4idc import Clip4idc
 from spotchange.models.weights.folder import LoadedModel, save_model
-from spotchange.training.checkpoints import LAST, recover
+from spotchange.training.checkpoints import LAST
 from spotchange.training.loop import Trainer
 from spotchange.training.objectives.base import Objective
 from spotchange.training.objectives.build import build_objective
 from spotchange.training.randomness import seed_everything
-from spotchange.training.sources.build import Feeding
-from spotchange.training.sources.held_out import final_pairs, held_out
+from spotchange.training.sources.build import final_pairs, held_out_pairs, run_context, training_batches
+from spotchange.training.sources.interface import HeldOut
 from spotchange.training.start import Start, start_model
 from spotchange.training.stopping import StopRequest
-from spotchange.training.validation import HeldOut, Validator
+from spotchange.training.validation import Validator
 
 HEADS_FILE = "training_heads.safetensors"  # what an objective owns beside the model, for the next stage to go on with
 
@@ -31,7 +32,7 @@ def run_stage(
     recipe: Recipe, *, out: Path, resume: bool = False, stop: StopRequest | None = None, device: str = "auto"
 ) -> dict[str, Any] | None:
     """Train as `recipe` says and return where the run stands; None in all processes but the first."""
-    recover(out / LAST)
+    recover_folder(out / LAST)
     if not resume and (out / LAST).exists():
         raise InputError(f"{out} already holds a run", hint="--resume goes on with it; or give another --out")
     if resume and not (out / LAST).exists():
@@ -49,14 +50,14 @@ def prepare(recipe: Recipe, *, out: Path, device: str = "auto", validate: bool =
     torch.compiler.reset()  # graphs of an earlier run in this process would count against this one's limit
     seed_everything(recipe.seed, 0)  # every process begins with the same weights
     start = start_model(recipe)
-    feeding = Feeding(
-        recipe=recipe,
-        start=start,
+    run = run_context(
+        recipe,
+        start,
         device=accelerator.device,
         rank=accelerator.process_index,
         processes=accelerator.num_processes,
     )
-    source = feeding.training()
+    source = training_batches(recipe, run)
     objective = build_objective(
         start.model,
         recipe.stage.objective,
@@ -75,8 +76,8 @@ def prepare(recipe: Recipe, *, out: Path, device: str = "auto", validate: bool =
         accelerator=accelerator,
         objective=objective,
         source=source,
-        validator=_validator(held_out(feeding), start, recipe) if validate else None,
-        tester=_validator(final_pairs(feeding), start, recipe) if validate else None,
+        validator=_validator(held_out_pairs(recipe, run), start, recipe) if validate else None,
+        tester=_validator(final_pairs(recipe, run), start, recipe) if validate else None,
         save_model=lambda folder: _save(folder, objective, start, recipe),
         out=out,
     )

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import torch
+from tokenizers import Tokenizer
 from torch import nn
 
 from spotchange.config.model import ModelSettings
 from spotchange.config.training import Recipe
 from spotchange.everyday.wording import build_tokenizer as everyday_tokenizer
-from spotchange.language.vocabulary import TOKENS, build_tokenizer
+from spotchange.language import TOKENS, build_tokenizer
 from spotchange.models.baselines.skeleton import Baseline
 from spotchange.models.build import build_model, preprocessor_for, settings_for
 from spotchange.models.vision.preprocess import Preprocessor
@@ -20,10 +24,35 @@ from spotchange.models.weights.bundled import BUNDLED, bundled_folder
 from spotchange.models.weights.folder import LoadedModel, load_model
 from spotchange.models.weights.imports import import_model
 from spotchange.models.weights.transfer import refit, take_weights
-from spotchange.training.vocabulary_growth import extended, keep_known_words, training_captions
+from spotchange.training.sources.build import pairs_of
 
-if TYPE_CHECKING:
-    from tokenizers import Tokenizer
+_WORD_TENSORS = ("words.words.weight", "captioner.predict.weight", "captioner.predict.bias")  # one row a word
+
+
+def extended(tokenizer: Tokenizer, captions: Iterable[str], *, least: int = 2) -> Tokenizer:
+    """The tokenizer with every word that captions use `least` times; one of word pieces knows them all already."""
+    plan = json.loads(tokenizer.to_str())
+    if plan["model"]["type"] != "WordLevel":
+        return tokenizer
+    vocabulary = plan["model"]["vocab"]
+    counts: Counter[str] = Counter()
+    for caption in captions:
+        text = tokenizer.normalizer.normalize_str(caption) if tokenizer.normalizer else caption
+        counts.update(word for word, _ in tokenizer.pre_tokenizer.pre_tokenize_str(text))
+    fresh = sorted(word for word, count in counts.items() if count >= least and word not in vocabulary)
+    first = 1 + max(vocabulary.values())
+    vocabulary.update({word: first + place for place, word in enumerate(fresh)})
+    return Tokenizer.from_str(json.dumps(plan))
+
+
+@torch.no_grad()
+def keep_known_words(model: nn.Module, old_state: dict[str, torch.Tensor]) -> None:
+    """Give the first rows of `model`'s word tensors the values they had; rows of new words keep their random start."""
+    state = model.state_dict()
+    for name in _WORD_TENSORS:
+        if name in state and name in old_state:
+            known = min(len(state[name]), len(old_state[name]))
+            state[name][:known] = old_state[name][:known]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +93,7 @@ def _told_words(model: nn.Module, tokenizer: Tokenizer) -> nn.Module:
 
 
 def _with_new_words(tokenizer: Tokenizer, recipe: Recipe) -> Tokenizer:
-    return extended(tokenizer, training_captions(recipe.data)) if recipe.stage.new_words else tokenizer
+    return extended(tokenizer, pairs_of(recipe.data).captions()) if recipe.stage.new_words else tokenizer
 
 
 def _read(source: str) -> LoadedModel:

@@ -107,6 +107,19 @@ def test_mistakes_of_the_published_programs_are_off_unless_asked_for() -> None:
     assert not torch.allclose(usual["memory"], published["memory"])
 
 
+def test_contrasts_of_parts_of_a_batch_are_those_of_the_parts() -> None:
+    parted, whole = small("scorer-cbr", contrast=2).eval(), small("scorer-cbr").eval()
+    before, after = cells()
+    with torch.inference_mode():
+        losses = []
+        for system, rows in ((parted, slice(0, 4)), (whole, slice(0, 2)), (whole, slice(2, 4))):
+            seen = system.look(before[rows], after[rows])
+            reading = system.read(seen, IDS[rows], IDS[rows] != 0)
+            losses.append(system.auxiliary(seen, reading, IDS[rows], IDS[rows] != 0, changed=True))
+    for name in ("mtm", "cbr"):
+        torch.testing.assert_close(losses[0][name], (losses[1][name] + losses[2][name]) / 2)
+
+
 def test_sizes_are_the_published_ones() -> None:
     # Counted by running the published code, or by hand (VARD, NCT), with 76 words and 14x14 cells of 1,024 channels.
     counts = {"duda": 8_827_250, "scorer": 7_061_342, "vard": 6_593_382, "nct": 6_968_974}

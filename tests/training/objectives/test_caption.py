@@ -65,6 +65,7 @@ def test_dense_truth_adds_to_the_loss_and_trains_the_heads(tiny_model, make_batc
 def test_contrast_beside_the_words_knows_one_kind_of_denial(tiny_model, make_batch) -> None:
     objective = CaptionObjective(tiny_model, CaptionSettings(kind="caption", contrast=0.5), **HALF).eval()
     assert objective.ranks
+    assert not CaptionObjective(tiny_model, CaptionSettings(kind="caption"), **HALF).ranks
     batch = make_batch(8, 1)
     results = objective(batch)
     words = CaptionObjective(tiny_model, CaptionSettings(kind="caption"), **HALF).eval()(batch)["loss"]

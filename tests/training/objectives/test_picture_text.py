@@ -12,8 +12,8 @@ from spotchange.config.objectives import PictureTextSettings
 from spotchange.errors import ConfigError
 from spotchange.language.vocabulary import build_tokenizer
 from spotchange.models.build import build_model, preprocessor_for
-from spotchange.models.weights.folder import save_model
-from spotchange.models.weights.transfer import start_from
+from spotchange.models.weights.folder import read_weights, save_model
+from spotchange.models.weights.transfer import refit, take_weights
 from spotchange.training.objectives.picture_text import PictureTextObjective
 
 HALF = {"mean": (0.5,) * 3, "std": (0.25,) * 3}
@@ -83,7 +83,8 @@ def test_both_towers_start_clip4idc(tmp_path: Path) -> None:
         {**TOWERS, "preset": "scene-clip4idc", "vision": {**TOWERS["vision"], "n_inter": 1}, "captioner": {"width": 16}}
     )
     built = build_model(wanted)
-    transfer = start_from(built, wanted, tmp_path / "towers")
+    state = refit(read_weights(tmp_path / "towers"), settings, wanted)
+    transfer = take_weights(built, state, source="towers")
     assert not transfer.unused
     fresh = {name for name in transfer.fresh if not name.startswith("captioner.")}
     assert fresh == {"encoder.joint_positions", "encoder.joint_norm.weight", "encoder.joint_norm.bias"}

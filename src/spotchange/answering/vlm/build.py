@@ -12,9 +12,9 @@ from spotchange.answering.vlm.asking import Asked, Example
 from spotchange.answering.vlm.cache import ReplyCache, default_cache
 from spotchange.answering.vlm.prompt import Prompt, load_prompt
 from spotchange.answering.vlm.settings import VlmSettings, read_options
-from spotchange.data.metadata import read_rows
+from spotchange.data import read_rows
 from spotchange.errors import InputError, MissingExtraError
-from spotchange.language.grammar import says_no_change
+from spotchange.language import says_no_change
 
 
 def build_vlm(name: str, options: Mapping[str, str], *, device: str) -> VlmAnswerer:

@@ -16,6 +16,7 @@ Matrix = npt.NDArray[np.float64]
 FEATURE_SIDE = 900  # pixels; features of larger pictures are found at this size
 FEWEST_AGREEING = 16
 SMALLEST_SHARE = 0.2  # of the matches must agree on one view
+WIDEST_THING = 0.3  # of the picture
 NOTICED = 1.5  # pixels a corner must move before the camera did
 LARGEST_FLOW = 0.012  # of the longer side: what parallax and a soft lens may still displace
 GOOD, POOR = 0.6, 0.3  # correlation of edges after aligning
@@ -61,7 +62,7 @@ def align_photos(before: Pixels, after: Pixels) -> Alignment:
             if better > trust + 0.005:
                 trust, matrix, warped, valid = better, refined, again, covered
     warped = _flow(before, warped) if trust >= POOR else warped
-    return Alignment(warped, valid, _camera(matrix, start, width, height) if trust >= POOR else None, trust)
+    return Alignment(warped, valid, _camera(matrix, start, width, height) if trust >= GOOD else None, trust)
 
 
 def _grey(pixels: Pixels, side: int = FEATURE_SIDE) -> tuple[npt.NDArray[np.uint8], float]:
@@ -95,6 +96,10 @@ def _homography(before: Pixels, after: Pixels) -> Matrix | None:
     cv2.setRNGSeed(17)
     matrix, agree = cv2.findHomography(new, old, cv2.USAC_MAGSAC, 2.5, maxIters=5000, confidence=0.999)
     if matrix is None or agree.sum() < max(FEWEST_AGREEING, SMALLEST_SHARE * len(pairs)):
+        return None
+    # Features of one thing alone tell how that thing moved, not the camera.
+    hull = cv2.convexHull(old[agree.ravel() > 0].astype(np.float32))
+    if cv2.contourArea(hull) < WIDEST_THING * before.shape[0] * before.shape[1]:
         return None
     found = np.asarray(matrix, np.float64)
     return found if _plausible(found, after.shape[1], after.shape[0]) else None

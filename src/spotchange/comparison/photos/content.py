@@ -77,7 +77,7 @@ def _contrast(pixels: Field) -> Field:
     """How much the level changes within a pixel's neighbourhood."""
     grey = pixels.mean(axis=2)
     square = np.ones((3, 3), np.uint8)
-    return cv2.dilate(grey, square) - cv2.erode(grey, square)  # type: ignore[return-value]
+    return cv2.dilate(grey, square) - cv2.erode(grey, square)
 
 
 def _regions(excess: Field, inside: Mask) -> list[Region]:

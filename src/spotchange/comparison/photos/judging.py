@@ -70,7 +70,7 @@ def _full_mask(content: Content, width: int, height: int) -> Mask:
     small = np.zeros(content.difference.shape, np.uint8)
     for region in content.regions:
         small |= (region.mask & (content.difference > 1)).view(np.uint8)
-    return cv2.resize(small, (width, height), interpolation=cv2.INTER_NEAREST) > 0  # type: ignore[return-value]
+    return cv2.resize(small, (width, height), interpolation=cv2.INTER_NEAREST) > 0
 
 
 def _of_all(kind: str, sentence: str, before: Pixels, after: Pixels) -> Finding:

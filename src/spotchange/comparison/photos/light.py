@@ -31,26 +31,25 @@ def match_light(before: Pixels, after: Pixels, valid: npt.NDArray[np.bool_]) -> 
     first, second = before.astype(np.float32), after.astype(np.float32)
     step = max(1, int(np.sqrt(valid.sum() / 30_000)))
     one, other = (pixels[::step, ::step][valid[::step, ::step]] for pixels in (first, second))
-    gain, offset = _fit(one, other)
+    gain, offset, agree = _fit(one, other)
     matched = second * gain + offset
     # A pixel at the end of the range may have been cut off there and says nothing.
     cut = ((after <= 1) | (after >= 254)) & ((before <= 3) | (before >= 252))
     matched = np.where(cut, first, matched)
     matched += _slow(first - matched, valid)
-    brighter = float((other - one).mean()) if len(one) else 0.0
-    inverse_gain = 1.0 / gain
-    shift = np.median(other, axis=0) - np.median(one, axis=0) if len(one) else np.zeros(3, np.float32)
-    return Light(matched, *_name(brighter, shift, float(inverse_gain.mean())))
+    # Judged by what agrees once matched: a red thing that came is no red light.
+    shift = (other - one)[agree].mean(axis=0) if agree.any() else np.zeros(3, np.float32)
+    return Light(matched, *_name(float(shift.mean()), shift, float((1.0 / gain).mean())))
 
 
 def _fit(
     one: npt.NDArray[np.float32], other: npt.NDArray[np.float32]
-) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
-    """Gain and offset that bring after to before, by the four fifths that fit best."""
+) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
+    """Gain and offset that bring after to before, by the four fifths that fit best, and which those are."""
     gain, offset = np.ones(3, np.float32), np.zeros(3, np.float32)
-    if len(one) < 100:
-        return gain, offset
     keep = np.ones(len(one), bool)
+    if len(one) < 100:
+        return gain, offset, keep
     for _ in range(5):
         a, b = other[keep], one[keep]
         spread = a.std(axis=0)
@@ -60,7 +59,7 @@ def _fit(
         offset = (b.mean(axis=0) - gain * a.mean(axis=0)).astype(np.float32)
         error = np.abs(one - other * gain - offset).max(axis=1)
         keep = error <= max(float(np.quantile(error, 0.8)), 1.0)
-    return gain, offset
+    return gain, offset, keep
 
 
 def _slow(difference: npt.NDArray[np.float32], valid: npt.NDArray[np.bool_]) -> npt.NDArray[np.float32]:
@@ -92,6 +91,6 @@ def _name(brighter: float, shift: npt.NDArray[np.floating], contrast: float) -> 
         return "tinted", f"the light leans towards {name_of((red, green, blue))}"
     if abs(brighter) >= NOTICED:
         return "brightness", f"the picture is {'brighter' if brighter > 0 else 'darker'} overall"
-    if abs(contrast - 1) > 0.15:
+    if abs(contrast - 1) > 0.25:
         return "contrast", f"the picture has {'more' if contrast > 1 else 'less'} contrast"
     return None, None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import cv2
 import numpy as np
@@ -17,7 +17,8 @@ from spotchange.results import Box
 
 FOREIGN = 14.0  # distance in Lab from all colours round a region
 PARTLY = 0.3  # of a region that must be foreign on one side only to be a thing of its own
-SAME_COLOUR = 16.0  # distance in Lab of a thing that moved
+STRONG_COLOUR = 0.5  # of the brightest channel between the strongest and the weakest
+SAME_COLOUR = 22.0  # distance in Lab of a thing that moved
 SAME_SHAPE = 0.75  # correlation of the edges of a thing that only changed colour
 
 
@@ -56,7 +57,7 @@ def _things(region: Region, content: Content, labs: Sequence[npt.NDArray[np.floa
     for kind, mask, side in (("disappeared", gone, 0), ("appeared", came, 1)):
         whole = _solid(mask)
         if whole.sum() >= PARTLY * total:
-            found.append(_thing(kind, whole, content, labs, side, region.strength))
+            found.append(_thing(kind, whole, content, labs, side, region.strength, itself=mask & whole))
     if found:
         return found
     kind = "recoloured" if _same_shape(content, region) else "replaced"
@@ -67,7 +68,8 @@ def _ring(mask: Mask) -> Mask:
     reach = max(5, round(0.03 * max(mask.shape)))
     grown = cv2.dilate(mask.view(np.uint8), cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (2 * reach + 1,) * 2))
     inner = cv2.dilate(mask.view(np.uint8), np.ones((5, 5), np.uint8))
-    return (grown > 0) & (inner == 0)  # type: ignore[return-value]
+    result: Mask = (grown > 0) & (inner == 0)
+    return result
 
 
 def _foreign(lab: npt.NDArray[np.float32], mask: Mask, ring: Mask) -> Mask:
@@ -95,7 +97,8 @@ def _solid(mask: Mask) -> Mask:
     total, labels, stats, _ = cv2.connectedComponentsWithStats(closed, connectivity=8)
     if total < 2:
         return mask
-    return labels == 1 + int(stats[1:, cv2.CC_STAT_AREA].argmax())
+    result: Mask = labels == 1 + int(stats[1:, cv2.CC_STAT_AREA].argmax())
+    return result
 
 
 def _same_shape(content: Content, region: Region) -> bool:
@@ -110,24 +113,44 @@ def _same_shape(content: Content, region: Region) -> bool:
 
 
 def _thing(
-    kind: str, mask: Mask, content: Content, labs: Sequence[npt.NDArray[np.float32]], side: int, strength: float
+    kind: str,
+    mask: Mask,
+    content: Content,
+    labs: Sequence[npt.NDArray[np.float32]],
+    side: int,
+    strength: float,
+    itself: Mask | None = None,
 ) -> Thing:
+    """The thing that covers a mask; `itself` are the pixels of it that surely are not ground."""
+    own = mask if itself is None or not itself.any() else itself
     rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
     box = (int(columns[0]), int(rows[0]), int(columns[-1] - columns[0]) + 1, int(rows[-1] - rows[0]) + 1)
-    colours = (_main(content.before[mask]), _main(content.after[mask]))
-    return Thing(kind, mask, box, colours, np.median(labs[side][mask], axis=0), strength)
+    colours = (_main(content.before[own]), _main(content.after[own]))
+    return Thing(kind, mask, box, colours, np.median(labs[side][own], axis=0), strength)
+
+
+def _name(colour: Colour) -> str:
+    """ "something red": the colour is named only where it is strong, as the light of a photo tints all others."""
+    spread, brightest = max(colour) - min(colour), max(colour)
+    if spread > STRONG_COLOUR * brightest and spread > 60:
+        return f"something {name_of(colour).removeprefix('greyish ')}"
+    if brightest < 60:
+        return "something dark"
+    return "something light" if min(colour) > 165 else "something"
 
 
 def _main(pixels: npt.NDArray[np.float32]) -> Colour:
-    """The colour most of a thing has: of its two main ones the more frequent."""
+    """The colour a person would name: of the three main ones the more frequent, the stronger counting more."""
     sample = np.ascontiguousarray(pixels[:: max(1, len(pixels) // 1000)], dtype=np.float32)
     if len(sample) < 4:
         red, green, blue = (int(level) for level in sample.mean(axis=0))
         return red, green, blue
     cv2.setRNGSeed(17)
     criteria = (cv2.TERM_CRITERIA_EPS | cv2.TERM_CRITERIA_MAX_ITER, 10, 1.0)
-    _, labels, centres = cv2.kmeans(sample, 2, None, criteria, 1, cv2.KMEANS_PP_CENTERS)  # type: ignore[call-overload]
-    best = centres[np.bincount(labels.ravel(), minlength=2).argmax()]
+    clusters = min(3, len(sample))
+    _, labels, centres = cv2.kmeans(sample, clusters, None, criteria, 1, cv2.KMEANS_PP_CENTERS)  # type: ignore[call-overload]
+    weights = np.bincount(labels.ravel(), minlength=clusters) * (1 + 3 * np.ptp(centres, axis=1) / 255)
+    best = centres[weights.argmax()]
     red, green, blue = (int(np.clip(level, 0, 255)) for level in best)
     return red, green, blue
 
@@ -143,12 +166,30 @@ def findings_of(things: Sequence[Thing], scale: float, size: tuple[int, int]) ->
             left = [thing for thing in left if thing is not gone and thing is not came]
             found.append(_moved(gone, came, scale, size))
     found += [_finding(thing, scale, size) for thing in left]
-    return sorted(found, key=lambda finding: -finding.pixels)
+    return sorted(_said_once(found), key=lambda finding: -finding.pixels)
+
+
+def _said_once(findings: Sequence[Finding]) -> list[Finding]:
+    """Findings with the same words are one, at several places."""
+    said: dict[str, Finding] = {}
+    for finding in findings:
+        known = said.get(finding.sentence)
+        said[finding.sentence] = (
+            finding
+            if known is None
+            else replace(
+                known,
+                boxes_before=(*known.boxes_before, *finding.boxes_before),
+                boxes_after=(*known.boxes_after, *finding.boxes_after),
+                pixels=known.pixels + finding.pixels,
+            )
+        )
+    return list(said.values())
 
 
 def _could_be(gone: Thing, came: Thing) -> bool:
     areas = sorted((int(gone.mask.sum()), int(came.mask.sum())))
-    return bool(np.linalg.norm(gone.lab - came.lab) < SAME_COLOUR and areas[1] < 3 * areas[0])
+    return bool(np.linalg.norm(gone.lab - came.lab) < SAME_COLOUR and areas[1] < 4 * areas[0])
 
 
 def _full(box: Box, scale: float, size: tuple[int, int]) -> Box:
@@ -161,12 +202,12 @@ def _moved(gone: Thing, came: Thing, scale: float, size: tuple[int, int]) -> Fin
     old, new = _full(gone.box, scale, size), _full(came.box, scale, size)
     right = round(new[0] + new[2] / 2 - old[0] - old[2] / 2)
     down = round(new[1] + new[3] / 2 - old[1] - old[3] / 2)
-    name = name_of(came.colours[1])
+    name = _name(came.colours[1])
     way = [f"{abs(right)} pixels to the {'right' if right > 0 else 'left'}"] if abs(right) > 0.02 * size[0] else []
     way += [f"{abs(down)} pixels {'down' if down > 0 else 'up'}"] if abs(down) > 0.02 * size[1] else []
     return Finding(
         kind="moved",
-        sentence=f"something {name} {place(old, size)} moved {' and '.join(way) or 'a little'}",
+        sentence=f"{name} {place(old, size)} moved {' and '.join(way) or 'a little'}",
         boxes_before=(old,),
         boxes_after=(new,),
         pixels=round(int((gone.mask | came.mask).sum()) / scale**2),
@@ -177,15 +218,15 @@ def _moved(gone: Thing, came: Thing, scale: float, size: tuple[int, int]) -> Fin
 def _finding(thing: Thing, scale: float, size: tuple[int, int]) -> Finding:
     box = _full(thing.box, scale, size)
     where = place(box, size)
-    old, new = name_of(thing.colours[0]), name_of(thing.colours[1])
-    big = "large and " if thing.mask.mean() > 0.12 else ""
+    old, new = _name(thing.colours[0]), _name(thing.colours[1])
     kind, colours = thing.kind, None
     if kind == "appeared":
-        sentence = f"something {big}{new} appeared {where}"
+        sentence = f"{new} appeared {where}"
     elif kind == "disappeared":
-        sentence = f"something {big}{old} {where} disappeared"
-    elif kind == "recoloured" and old != new:
-        sentence, colours = f"something {where} changed from {old} to {new}", (old, new)
+        sentence = f"{old} {where} disappeared"
+    elif kind == "recoloured" and old != new and "something" not in (old, new):
+        colours = (old.removeprefix("something "), new.removeprefix("something "))
+        sentence = f"something {where} changed from {colours[0]} to {colours[1]}"
     else:
         kind, sentence = "replaced", f"the content {where} changed"
     return Finding(

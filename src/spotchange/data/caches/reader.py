@@ -11,8 +11,8 @@ import torch
 
 from spotchange.data.caches.flatfile import FlatFile
 from spotchange.data.caches.index import UNKNOWN, Numbers, RowIndex
+from spotchange.data.caption_ids import CaptionCoder
 from spotchange.data.protocols import get_protocol
-from spotchange.errors import ConfigError
 from spotchange.pairs import CHANGE_TYPES, PairBatch
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class PairReader:
         self._index = RowIndex(folder)
         self._pictures = FlatFile(folder / "pictures.bin")
         self._kept: torch.Tensor | None = None
-        self._captions = _Captions(tokenizer, max_words)
+        self._coder = CaptionCoder(tokenizer, max_words=max_words)
         self._grid = grid if self._index.has_masks else None
         self._protocol = get_protocol(protocol)
         self._pin_memory = pin_memory
@@ -67,11 +67,12 @@ class PairReader:
 
     def read(self, rows: Numbers, draws: Numbers) -> PairBatch:
         """The rows with these numbers; a row's draw decides which of its captions is taken."""
-        texts = []
-        for row, draw in zip(rows, draws, strict=True):
-            references = self.references(int(row))
-            texts.append(references[int(draw) % len(references)])
-        ids, mask = self._captions(texts)
+        texts, places = [], []
+        for row, draw in zip(rows.tolist(), draws.tolist(), strict=True):
+            references = self.references(row)
+            places.append((row, draw % len(references)))
+            texts.append(references[places[-1][1]])
+        ids, mask = self._coder.ids(texts)
         return PairBatch(
             before=self._read_pictures(self._index.column("before", rows)),
             after=self._read_pictures(self._index.column("after", rows)),
@@ -80,6 +81,7 @@ class PairReader:
             change_type=torch.from_numpy(self._index.column("change_type", rows)),
             scene_id=torch.from_numpy(self._index.column("scene", rows)),
             change_mask=torch.from_numpy(self._index.change_mask(rows, self._grid)) if self._grid else None,
+            caption_place=torch.tensor(places),
         )
 
     def _read_pictures(self, numbers: Numbers) -> torch.Tensor:
@@ -90,27 +92,6 @@ class PairReader:
         for target, number in zip(pictures.numpy(), numbers, strict=True):
             self._pictures.read_into(int(number) * target.size, target)
         return pictures
-
-
-class _Captions:
-    """Texts to padded token ids. The tokenizer is used as it is: no padding or truncation is switched on in it."""
-
-    def __init__(self, tokenizer: Tokenizer, max_words: int) -> None:
-        if max_words < 3:
-            raise ConfigError(f"max_words must hold begin, a word and end, not {max_words}")
-        self._tokenizer, self._max_words = tokenizer, max_words
-        self._pad = tokenizer.token_to_id("[PAD]") or 0  # CLIP pads with 0 and has no token for it
-
-    def __call__(self, texts: list[str]) -> tuple[torch.Tensor, torch.Tensor]:
-        ids = torch.full((len(texts), self._max_words), self._pad, dtype=torch.int64)
-        mask = torch.zeros(ids.shape, dtype=torch.bool)
-        for place, encoded in enumerate(self._tokenizer.encode_batch(texts)):
-            tokens = [token for token, used in zip(encoded.ids, encoded.attention_mask, strict=True) if used]
-            if len(tokens) > self._max_words:
-                tokens = [*tokens[: self._max_words - 1], tokens[-1]]
-            ids[place, : len(tokens)] = torch.tensor(tokens)
-            mask[place, : len(tokens)] = True
-        return ids, mask
 
 
 def pair_up(index: RowIndex) -> Numbers:

@@ -9,23 +9,8 @@ from typing import Any
 
 from spotchange.files import load_json
 from spotchange.images import SUFFIXES
+from spotchange.language import says_no_change
 from spotchange.pairs import PixelBox
-
-# The sentences that the CLEVR sets and LEVIR-CC use where nothing changed; files without a flag are judged by them.
-NO_CHANGE_SENTENCES = frozenset(
-    {
-        "no change was made",
-        "there is no change",
-        "the two scenes seem identical",
-        "the scene is the same as before",
-        "the scene remains the same",
-        "nothing has changed",
-        "nothing was modified",
-        "no change has occurred",
-        "there is no difference",
-        "almost nothing has changed",
-    }
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,10 +121,9 @@ def sentences(value: Any) -> tuple[str, ...] | None:
     return tuple(" ".join(text.split()) for text in value if text.strip())
 
 
-def says_no_change(captions: tuple[str, ...]) -> bool:
-    """Whether every sentence is one of those that say nothing changed."""
-    plain = [" ".join(caption.lower().strip(" .").split()) for caption in captions]
-    return bool(plain) and all(caption in NO_CHANGE_SENTENCES for caption in plain)
+def all_deny(captions: tuple[str, ...]) -> bool:
+    """Whether every sentence says that nothing changed."""
+    return bool(captions) and all(map(says_no_change, captions))
 
 
 def read_splits(path: Path, problems: Problems) -> dict[str, list[int]]:

@@ -9,11 +9,11 @@ from spotchange.data.importers.base import (
     Importer,
     Problems,
     SourcePair,
+    all_deny,
     find_picture,
     first_existing,
     read_json,
     read_splits,
-    says_no_change,
     sentences,
 )
 from spotchange.data.importers.clevr_change import read_types
@@ -40,7 +40,7 @@ def read_pairs(source: Path, problems: Problems) -> Iterator[SourcePair]:
                 before=_picture(before_folder, number),
                 after=_picture(after_folder, number),
                 captions=said,
-                change_type="none" if says_no_change(said) else types.get(number, "change"),
+                change_type="none" if all_deny(said) else types.get(number, "change"),
                 scene_id=number,
             )
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from spotchange.data.folders import new_folder, place_picture, refuse_used_folder
+from spotchange.data.folders import new_data_set, place_picture, refuse_used_folder
 from spotchange.data.importers.base import Problems, SourcePair
 from spotchange.data.importers.catalog import get_importer
 from spotchange.data.metadata import METADATA, WORDLESS, Row, write_rows
@@ -121,7 +121,7 @@ class _PictureCheck:
 
 
 def _write(splits: dict[str, dict[str, SourcePair]], source: Path, out: Path, *, copy: bool) -> None:
-    with new_folder(out) as building:
+    with new_data_set(out) as building:
         for split, pairs in splits.items():
             placed = _Placed(source, building / split, copy=copy)
             write_rows(building / split / METADATA, (placed.row(pair) for pair in pairs.values() if pair.captions))

@@ -10,10 +10,10 @@ from spotchange.data.importers.base import (
     Importer,
     Problems,
     SourcePair,
+    all_deny,
     first_existing,
     read_json,
     read_lines,
-    says_no_change,
     sentences,
 )
 from spotchange.files import load_json
@@ -48,7 +48,7 @@ def _from_captions(source: Path, path: Path, problems: Problems) -> Iterator[Sou
         if not said or split not in ("train", "val", "test") or not isinstance(name, str):
             problems.add(path, f"is of another version: image {place} lacks 'split', 'filename' or 'sentences'")
             continue
-        changed = bool(flag) if isinstance(flag, int) else not says_no_change(said)
+        changed = bool(flag) if isinstance(flag, int) else not all_deny(said)
         yield _pair(source, split, name, tuple(caption.strip(" .") for caption in said), changed)
 
 
@@ -71,7 +71,7 @@ def _from_tokens(source: Path, tokens: Path, problems: Problems) -> Iterator[Sou
             if not any(said):
                 problems.add(path, "holds no sentence")
                 continue
-            yield _pair(source, split, name, tuple(filter(None, said)), not says_no_change(said))
+            yield _pair(source, split, name, tuple(filter(None, said)), not all_deny(said))
 
 
 def _pair(source: Path, split: str, name: str, captions: tuple[str, ...], changed: bool) -> SourcePair:

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from spotchange.data.negatives.word_kinds import is_content, meaning_of, words_of
-from spotchange.language import grammar as reading
-from spotchange.language.grammar import MEANING, Claim, UnreadableError, read_claim
+from spotchange.language import MEANING, Claim, UnreadableError, read_claim, says_no_change
 
 NOUNS = "cube|block|sphere|ball|cylinder|object|thing"
 PHRASE = re.compile(rf"\b(?:the|a) (?:\w+ )*?(?:{NOUNS})\b")
@@ -43,12 +42,6 @@ def is_false_of_picture(candidate: str, things: Sequence[Mapping[str, str]]) -> 
         if not any(all(thing[name] == value for name, value in stated.items()) for thing in things):
             return True
     return False
-
-
-@lru_cache(maxsize=1 << 17)
-def says_no_change(caption: str) -> bool:
-    """`reading.says_no_change`, remembered: the captions of a set are judged against many others."""
-    return reading.says_no_change(caption)
 
 
 @lru_cache(maxsize=1 << 17)

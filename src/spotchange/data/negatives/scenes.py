@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from spotchange.errors import DataError
-from spotchange.language.grammar import ANY_OBJECT, MEANING, SHAPE_WORDS, Claim, read_claim
-from spotchange.language.vocabulary import EOS_ID, SPECIAL_TOKENS, TOKEN_IDS, TOKENS, decode
+from spotchange.language import EOS_ID, MEANING, SPECIAL_TOKENS, TOKEN_IDS, TOKENS, Claim, decode, read_claim
+from spotchange.language.grammar import ANY_OBJECT, SHAPE_WORDS
 from spotchange.pairs import CHANGE_TYPES, PairBatch
 from spotchange.scene import ATTRIBUTE_NAMES, ATTRIBUTE_VALUES, COLORS, MATERIALS
 

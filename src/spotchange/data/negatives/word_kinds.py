@@ -10,7 +10,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 
-from spotchange.language.grammar import MEANING
+from spotchange.language import MEANING
 
 _LARGE = 200  # words
 

@@ -35,7 +35,8 @@ class Attention(nn.Module):
     def scores(self, queries: Tensor, keys: Tensor) -> Tensor:
         """(rows, heads, n, m) before the softmax."""
         q, k = apart(queries, self.heads), apart(keys, self.heads)
-        return q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5
+        result: Tensor = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5
+        return result
 
     def forward(self, x: Tensor, memory: Tensor, mask: Tensor | None = None) -> Tensor:
         return self.attend(self.queries(x), self.keys_values(memory), mask)
@@ -96,12 +97,14 @@ class AddedAttention(SplitAttention):
 
     def forward(self, x: Tensor, memory: Tensor, mask: Tensor | None = None) -> Tensor:
         attended = F.dropout(super().forward(x, memory, mask), self.dropout, self.training)
-        return self.layer_norm(x + attended)
+        result: Tensor = self.layer_norm(x + attended)
+        return result
 
 
 def apart(x: Tensor, heads: int) -> Tensor:
     """(rows, n, width) to (rows, heads, n, width of a head)."""
-    return x.unflatten(-1, (heads, -1)).transpose(1, 2)
+    result: Tensor = x.unflatten(-1, (heads, -1)).transpose(1, 2)
+    return result
 
 
 def seen_by_words(mask: Tensor, *, padding: bool) -> Tensor:

@@ -57,7 +57,8 @@ class BiDiff(LstmSystem):
 
     def _under(self, weights: Tensor, cells: Tensor) -> Tensor:
         summed = under(weights, cells) / weights.sum(dim=1, keepdim=True).clamp_min(1e-3)
-        return summed * self.channel(summed)
+        result: Tensor = summed * self.channel(summed)
+        return result
 
     def auxiliary(self, seen: Seen, reading: Reading, ids: Tensor, mask: Tensor, *, changed: bool) -> dict[str, Tensor]:
         if not changed:

@@ -103,6 +103,6 @@ def _system(settings: ModelSettings, channels: int) -> System:
         sizes = ", ".join(sorted(known - set(own))) or "none"
         raise ConfigError(f"model.baseline.sizes: {wanted.system} has no {', '.join(foreign)}; there are: {sizes}")
     arguments = {name: value for name, value in own.items() if name in known}
-    system = kind(**arguments, **wanted.sizes)  # type: ignore[arg-type]
+    system = kind(**arguments, **wanted.sizes)
     system.as_published = wanted.as_published
     return system

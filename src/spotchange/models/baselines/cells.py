@@ -41,7 +41,8 @@ def grid_positions(columns: nn.Embedding, rows: nn.Embedding, grid: tuple[int, i
 
 def as_planes(cells: Tensor, grid: tuple[int, int]) -> Tensor:
     """(pairs, cells, channels) to (pairs, channels, rows, columns)."""
-    return cells.transpose(1, 2).unflatten(-1, grid)
+    result: Tensor = cells.transpose(1, 2).unflatten(-1, grid)
+    return result
 
 
 def as_cells(planes: Tensor) -> Tensor:

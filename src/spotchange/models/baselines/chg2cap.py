@@ -75,7 +75,8 @@ class SelfBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.norm1(self.att(x, x) + x)
-        return self.norm2(self.feedforward.net(x) + x)
+        result: Tensor = self.norm2(self.feedforward.net(x) + x)
+        return result
 
 
 class Chg2CapEncoder(nn.Module):
@@ -215,7 +216,8 @@ class Chg2Cap(System):
         before, after = (pooled(each, self.full_grid, self.pool) for each in (before, after))
         seen = self.encoder(before, after)
         memory, cosine = self.decoder.fuse(seen["before"], seen["after"], self.grid)
-        return seen | {"memory": memory, "cosine": cosine}
+        result: Seen = seen | {"memory": memory, "cosine": cosine}
+        return result
 
     def read(self, seen: Seen, ids: Tensor, mask: Tensor) -> Reading:
         keys = mask & (ids != self.end) if self.as_published else mask

@@ -56,7 +56,9 @@ class Ddla(System):
         peak = (planes == F.max_pool2d(planes, 3, stride=1, padding=1)).flatten(1)
         chosen = (apart * peak).topk(self.clusters, dim=1).indices
         spots = F.one_hot(chosen, apart.shape[1]).to(apart.dtype).flatten(0, 1)[..., None]
-        return F.max_pool2d(as_planes(spots, self.grid), 3, stride=1, padding=1).flatten(1).unflatten(0, chosen.shape)
+        around: Tensor = F.max_pool2d(as_planes(spots, self.grid), 3, stride=1, padding=1)
+        result: Tensor = around.flatten(1).unflatten(0, chosen.shape)
+        return result
 
     def read(self, seen: Seen, ids: Tensor, mask: Tensor) -> Reading:
         """Scores of the mixture: every word under the cluster that the words before it speak for."""

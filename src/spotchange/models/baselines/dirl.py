@@ -28,7 +28,8 @@ class CommonLayer(nn.Module):
         self.norm1 = nn.LayerNorm(width)
 
     def forward(self, x: Tensor, memory: Tensor) -> Tensor:
-        return self.norm1(x + F.dropout(self.attention(x, memory), DROPOUT, self.training))
+        result: Tensor = self.norm1(x + F.dropout(self.attention(x, memory), DROPOUT, self.training))
+        return result
 
 
 class DirlDetector(nn.Module):

@@ -19,7 +19,8 @@ class DynamicSystem(System):
     speaker: DynamicSpeaker
 
     def read(self, seen: Seen, ids: Tensor, mask: Tensor) -> Reading:
-        return self.speaker(seen["memory"], ids, seen.get("tags"))
+        result: Reading = self.speaker(seen["memory"], ids, seen.get("tags"))
+        return result
 
     def steps(self, seen: Seen, rows_per_pair: int) -> RecurrentSteps:
         tags = seen.get("tags")

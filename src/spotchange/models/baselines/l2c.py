@@ -14,6 +14,7 @@ from spotchange.models.baselines.attention import AddedAttention
 from spotchange.models.baselines.cells import CellConv, pooled, pooled_grid, with_coordinates
 from spotchange.models.baselines.lstm_speaker import LstmSpeaker
 from spotchange.models.baselines.lstm_system import LstmSystem
+from spotchange.models.baselines.matching import salient
 from spotchange.models.baselines.skeleton import Seen
 
 
@@ -56,7 +57,7 @@ class L2c(LstmSystem):
         first, second = nodes.chunk(2)
         other = torch.cat([second, first])
         match = (nodes @ other.transpose(1, 2) / nodes.shape[-1] ** 0.5).softmax(dim=-1) @ other
-        compared = self.compared(torch.cat([nodes, nodes - match], dim=-1))
-        memory = torch.cat(compared.chunk(2), dim=1)
-        context = torch.cat([each.mean(dim=1) for each in compared.chunk(2)], dim=-1)
-        return {"memory": memory, "context": context}
+        apart = nodes - match
+        compared = self.compared(torch.cat([nodes, apart], dim=-1))
+        context = torch.cat(salient(apart, compared).chunk(2), dim=-1)
+        return {"memory": torch.cat(compared.chunk(2), dim=1), "context": context}

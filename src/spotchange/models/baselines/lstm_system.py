@@ -16,7 +16,8 @@ class LstmSystem(System):
     attends = True
 
     def read(self, seen: Seen, ids: Tensor, mask: Tensor) -> Reading:
-        return self.speaker(seen["context"], ids, seen["memory"] if self.attends else None)
+        result: Reading = self.speaker(seen["context"], ids, seen["memory"] if self.attends else None)
+        return result
 
     def steps(self, seen: Seen, rows_per_pair: int) -> RecurrentSteps:
         context, memory = (seen[name].repeat_interleave(rows_per_pair, dim=0) for name in ("context", "memory"))

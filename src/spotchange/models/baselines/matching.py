@@ -64,6 +64,13 @@ def _standard(rows: Tensor) -> Tensor:
     return (rows - rows.mean(dim=0)) / rows.std(dim=0)
 
 
+def salient(residual: Tensor, cells: Tensor | None = None) -> Tensor:
+    """(pairs, width): the mean over cells (the residual itself by default), by how large their residual is."""
+    weight = residual.float().norm(dim=-1).softmax(dim=-1).to(residual.dtype)
+    mean: Tensor = (weight[:, None] @ (residual if cells is None else cells))[:, 0]
+    return mean
+
+
 def unit(x: Tensor) -> Tensor:
     """Rows of length 1."""
     return F.normalize(x, dim=-1)

@@ -36,7 +36,8 @@ class Neighbours(nn.Module):
         values = _around(self.g(x), grid)
         weights = torch.stack([(own * each).sum(dim=-1) for each in keys], dim=-1).float().softmax(dim=-1)
         mixed = sum(weights[..., k, None].to(x.dtype) * each for k, each in enumerate(values))
-        return x + self.W(mixed)
+        result: Tensor = x + self.W(mixed)
+        return result
 
 
 def _around(x: Tensor, grid: tuple[int, int]) -> list[Tensor]:

@@ -24,7 +24,8 @@ class Fc(nn.Module):
         self.fc = nn.Linear(inputs, outputs, bias=bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.fc(x)
+        result: Tensor = self.fc(x)
+        return result
 
 
 class PairAttention(nn.Module):
@@ -41,7 +42,9 @@ class PairAttention(nn.Module):
         asked = query[:, :, None] * before[:, None]  # (pairs, words, cells, width)
         # In fp32: the published model collapses on some GPUs where this softmax is rounded.
         scores = (asked.flatten(1, 2) @ after.transpose(1, 2)).float() / query.shape[-1] ** 0.5
-        return scores.unflatten(1, (words.shape[1], -1)).flatten(2).softmax(dim=-1).unflatten(-1, (before.shape[1], -1))
+        weights = scores.unflatten(1, (words.shape[1], -1)).flatten(2).softmax(dim=-1)
+        result: Tensor = weights.unflatten(-1, (before.shape[1], -1))
+        return result
 
     def forward(self, words: Tensor, before: Tensor, after: Tensor) -> Tensor:
         before, after = self.src_linear(before), self.src_linear(after)

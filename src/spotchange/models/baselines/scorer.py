@@ -98,6 +98,8 @@ class Scorer(System):
     Args:
         cbr: with cross-modal backward reasoning.
         matching_heads: 1 is the published program; the paper's ablation credits its attention's 8.
+        contrast: pairs that are told apart from each other at a time; 0: all of the batch, as published, whose cost
+            grows with the square of the batch.
         as_published: CBR's weights do not learn (the published optimiser is not given them), and only the last
             layer's scale is capped.
     """
@@ -120,10 +122,12 @@ class Scorer(System):
         decoder_heads: int = 8,
         decoder_layers: int = 2,
         matching_heads: int = 1,
+        contrast: int = 0,
         as_published: bool = False,
     ) -> None:
         super().__init__()
         self.grid, self.matching_heads, self.as_published = grid, matching_heads, as_published
+        self.contrast = contrast
         self.change_detector = ScorerDetector(channels + 2, grid, width=width, heads=heads, layers=layers)
         self.speaker = TuSpeaker(vocabulary, width=width, word=word, heads=decoder_heads, layers=decoder_layers)
         if self.cbr_part:
@@ -155,11 +159,21 @@ class Scorer(System):
         return asked_by_before * scale, asked_by_after * scale
 
     def auxiliary(self, seen: Seen, reading: Reading, ids: Tensor, mask: Tensor, *, changed: bool) -> dict[str, Tensor]:
+        sentences = mean_of_words(reading["states"], mask)
+        size = self.contrast or len(ids)
+        parts = [
+            self._contrast(
+                {name: value[first : first + size] for name, value in seen.items()}, sentences[first : first + size]
+            )
+            for first in range(0, len(ids), size)
+        ]
+        return {name: torch.stack([part[name] for part in parts]).mean() for name in parts[0]}
+
+    def _contrast(self, seen: Seen, sentences: Tensor) -> dict[str, Tensor]:
         first, second = self.matrices(seen, len(self.change_detector.scorer))  # only the last layer counts
         losses = {"mtm": (diagonal_loss(first) + diagonal_loss(second)) / 2}
         if self.cbr_part:
-            sentence = mean_of_words(reading["states"], mask)
-            losses["cbr"] = self.cbr(seen["tokens_before"], sentence, seen["tokens_after"], self.matching_heads)
+            losses["cbr"] = self.cbr(seen["tokens_before"], sentences, seen["tokens_after"], self.matching_heads)
         return losses
 
     def heat(self, seen: Seen) -> Tensor:

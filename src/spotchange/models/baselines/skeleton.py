@@ -127,7 +127,8 @@ class Baseline(nn.Module):
 def _resampled(heat: Tensor, grid: tuple[int, int]) -> Tensor:
     """(pairs, 2, cells) on the model's grid; systems that pooled it have a smaller one of the same shape."""
     if heat.shape[-1] == grid[0] * grid[1]:
-        return heat.unflatten(-1, grid)
+        result: Tensor = heat.unflatten(-1, grid)
+        return result
     rows = round((heat.shape[-1] * grid[0] / grid[1]) ** 0.5)
     return F.interpolate(heat.unflatten(-1, (rows, -1)), size=grid, mode="nearest")
 

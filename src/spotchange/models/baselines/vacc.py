@@ -16,6 +16,7 @@ from torch.nn import functional as F
 from spotchange.models.baselines.cells import CellConv, with_coordinates
 from spotchange.models.baselines.lstm_speaker import LstmSpeaker
 from spotchange.models.baselines.lstm_system import LstmSystem
+from spotchange.models.baselines.matching import salient
 from spotchange.models.baselines.skeleton import Reading, Seen
 
 
@@ -52,7 +53,7 @@ class Vacc(LstmSystem):
         apart_first, apart_second = residual.chunk(2)
         return {
             "memory": self.fuse(torch.cat([apart_first, apart_second], dim=-1)),
-            "context": torch.cat([_salient(apart_first), _salient(apart_second)], dim=-1),
+            "context": torch.cat([salient(apart_first), salient(apart_second)], dim=-1),
             "apart_before": apart_first,
             "apart_after": apart_second,
             "mean_before": first.mean(dim=1),
@@ -63,14 +64,8 @@ class Vacc(LstmSystem):
             return {}
         sentence = (reading["states"] * mask[..., None]).sum(dim=1) / mask.sum(dim=1, keepdim=True)
         imagined = self.imagine(torch.cat([seen["mean_before"], sentence], dim=-1))
-        target = _salient(seen["apart_after"]).detach()  # or both ends would agree on nothing
+        target = salient(seen["apart_after"]).detach()  # or both ends would agree on nothing
         return {"cycle": 1 - F.cosine_similarity(imagined.float(), target.float(), dim=-1).mean()}
 
     def heat(self, seen: Seen) -> Tensor:
         return torch.stack([seen["apart_before"].norm(dim=-1), seen["apart_after"].norm(dim=-1)], dim=1)
-
-
-def _salient(residual: Tensor) -> Tensor:
-    """(pairs, width): the mean over cells, by how little the other image explains them."""
-    weight = residual.float().norm(dim=-1).softmax(dim=-1).to(residual.dtype)
-    return (weight[:, None] @ residual)[:, 0]

@@ -57,11 +57,15 @@ class Vam(LstmSystem):
     def _split(self, first: Tensor, second: Tensor, unchanged: Tensor) -> Seen:
         """Context and memory from cells and the maps (2 pairs, cells) of what is unchanged."""
         p_first, p_second = (each[..., None].to(first.dtype) for each in unchanged.chunk(2))
-        changed = [first * (1 - p_first), second * (1 - p_second)]
-        kept = [first * p_first, second * p_second]
-        context = torch.cat([each.mean(dim=1) for each in (*changed, *kept)], dim=-1)
+        apart, changed, kept = [], [], []
+        for cells, p in ((first, p_first), (second, p_second)):
+            far = 1 - p
+            # Relative to the image: nearly all of it is unchanged, and what is not would drown in a plain mean.
+            apart.append((far * cells).sum(dim=1) / far.sum(dim=1).clamp_min(1e-3))
+            changed.append(cells * far / far.amax(dim=1, keepdim=True).clamp_min(1e-3))
+            kept.append((p * cells).mean(dim=1))
         return {
-            "context": context,
+            "context": torch.cat([*apart, *kept], dim=-1),
             "memory": torch.cat(changed, dim=1),
             "cells_before": first,
             "cells_after": second,

@@ -30,7 +30,8 @@ class LocalAttention(AddedAttention):
         """LayerNorm(x + attention + convolution of the values)."""
         keys, values = self.keys_values(x)
         attended = self.attend(self.queries(x), (keys, values)) + as_cells(self.local(as_planes(values, grid)))
-        return self.layer_norm(x + F.dropout(attended, self.dropout, self.training))
+        result: Tensor = self.layer_norm(x + F.dropout(attended, self.dropout, self.training))
+        return result
 
 
 class ResidualDetector(DualMap):

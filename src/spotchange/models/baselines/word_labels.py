@@ -6,7 +6,7 @@ generated captions' words and common function words, else from its ending.
 
 from __future__ import annotations
 
-from spotchange.language.vocabulary import SPECIAL_TOKENS
+from spotchange.language import SPECIAL_TOKENS
 
 TAGS = ("NOUN", "VERB", "ADJ", "ADV", "PRON", "DET", "ADP", "NUM", "CONJ", "PRT", "PUNCT", "X")
 LABELS = len(TAGS) + 4  # and padding, unknown, begin, end

@@ -1,20 +1,23 @@
-"""Where the class tokens look, as in the paper's figures 3 to 5: picture, last intra block, last inter block."""
+"""Where models look: CLIP4IDC's class tokens (its figures 3 to 5) and the words of IDC-PCL (its figure 7)."""
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 
 import numpy as np
 import torch
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image
 from torch import Tensor, nn
 
+from spotchange.drawing import figure, label
 from spotchange.errors import ModelError
 from spotchange.models.clip4idc import Clip4idc
+from spotchange.models.idc_pcl import IdcPcl
+from spotchange.models.interface import DecodingOptions
 
-_CELL_HEIGHT, _GAP, _BAND = 240, 8, 26
-_INK, _PAPER = (28, 28, 30), (255, 255, 255)
+_WORD_HEIGHT = 150
+_COLUMNS = 6  # words beside each other
+_CELL_HEIGHT = 240
 # From dark violet over red to pale yellow: lightness alone tells strong from weak, also in grey print.
 _HEAT = np.array([(0, 0, 4), (87, 16, 110), (188, 55, 84), (249, 142, 9), (252, 255, 164)], dtype=np.float32)
 
@@ -60,29 +63,15 @@ def attention_figure(
     references: Sequence[str] = (),
 ) -> Image.Image:
     """Rows before and after; columns picture, last intra block, last inter block; sentences underneath."""
-    width = round(_CELL_HEIGHT * before.width / before.height)
-    pictures = [picture.resize((width, _CELL_HEIGHT), Image.Resampling.LANCZOS) for picture in (before, after)]
-    columns = ["picture", *(f"last {name} block" for name in maps)]
+    size = (round(_CELL_HEIGHT * before.width / before.height), _CELL_HEIGHT)
+    pictures = [picture.resize(size, Image.Resampling.LANCZOS) for picture in (before, after)]
     texts = [f"reference: {each}" for each in references] + ([f"caption: {caption}"] if caption is not None else [])
-    full_width = len(columns) * (width + _GAP) + _GAP
-    lines = [line for text in texts for line in textwrap.wrap(text, width=max(20, full_width // 8))]
-    height = _BAND + 2 * (_CELL_HEIGHT + _GAP) + _BAND * len(lines) + _GAP
-    sheet = Image.new("RGB", (full_width, height), _PAPER)
-    pen, font = ImageDraw.Draw(sheet), ImageFont.load_default(size=15)
-    for column, title in enumerate(columns):
-        left = _GAP + column * (width + _GAP)
-        pen.text((left, 5), title, fill=_INK, font=font)
-        for row, picture in enumerate(pictures):
-            cell = picture if column == 0 else heated(picture, list(maps.values())[column - 1][row])
-            top = _BAND + row * (_CELL_HEIGHT + _GAP)
-            sheet.paste(cell, (left, top))
-            if column == 0:
-                name = ("before", "after")[row]
-                pen.text((left + 6, top + 4), name, fill=_PAPER, font=font, stroke_width=2, stroke_fill=_INK)
-    for number, line in enumerate(lines):
-        top = _BAND + 2 * (_CELL_HEIGHT + _GAP) + number * _BAND
-        pen.text((_GAP, top), line, fill=_INK, font=font)
-    return sheet
+    named = [label(picture, name) for picture, name in zip(pictures, ("before", "after"), strict=True)]
+    shown = [
+        (f"last {name} block", [heated(picture, heat) for picture, heat in zip(pictures, both, strict=True)])
+        for name, both in maps.items()
+    ]
+    return figure([("picture", named), *shown], texts)
 
 
 def heated(picture: Image.Image, heat: Tensor) -> Image.Image:
@@ -93,3 +82,44 @@ def heated(picture: Image.Image, heat: Tensor) -> Image.Image:
     colours = _HEAT[low] + (_HEAT[low + 1] - _HEAT[low]) * (level - low)[..., None]
     grey = np.asarray(picture.convert("L"), dtype=np.float32)[..., None]
     return Image.fromarray(np.clip(0.4 * grey + 0.6 * colours, 0, 255).astype(np.uint8))
+
+
+@torch.inference_mode()
+def word_alignment(
+    model: nn.Module, before: Tensor, after: Tensor, options: DecodingOptions | None = None
+) -> tuple[list[int], Tensor]:
+    """The caption's token ids for one pair, and for each token a map over both pictures.
+
+    Args:
+        model: An `IdcPcl`.
+        before: One picture (1, 3, height, width), preprocessed, like `after`.
+        options: How the caption is found; default: greedily.
+
+    Returns:
+        Token ids without the end token, and attention of `F_cross` (words, 2, rows, columns), stretched for each word
+        from 0 to 1: what matters is where it looks more than elsewhere.
+    """
+    if not isinstance(model, IdcPcl):
+        raise ModelError("alignment pictures are made from idc-pcl only", hint="`models attention` shows CLIP4IDC's")
+    state = model.encode(before, after)
+    ids = model.generate(state, options or DecodingOptions()).ids[:1, 0]
+    words = [word for word in ids[0].tolist() if word != model.special.pad]
+    if not words:
+        return [], torch.zeros(0, 2, *state.grid)
+    begun = torch.tensor([[model.special.begin, *words]], device=ids.device)
+    maps = model.word_attention(state, begun)[0]
+    low, high = (each(maps, dim=(1, 2, 3), keepdim=True) for each in (torch.amin, torch.amax))
+    return words, (maps - low) / (high - low).clamp_min(1e-12)
+
+
+def alignment_figure(
+    before: Image.Image, after: Image.Image, words: list[str], maps: Tensor, *, caption: str
+) -> Image.Image:
+    """The pictures first, then a column for each word with its map over both; the caption underneath."""
+    size = (round(_WORD_HEIGHT * before.width / before.height), _WORD_HEIGHT)
+    pictures = [picture.convert("RGB").resize(size) for picture in (before, after)]
+    shown = [
+        (word, [heated(picture, heat) for picture, heat in zip(pictures, both, strict=True)])
+        for word, both in zip(words, maps, strict=True)
+    ]
+    return figure([("pictures", pictures), *shown], [f"caption: {caption}"], across=_COLUMNS)

@@ -14,7 +14,6 @@ from torch import Tensor, nn
 
 from spotchange.errors import ModelError
 from spotchange.models.clip4idc import Clip4idc
-from spotchange.models.cross_modal import words_see_back
 from spotchange.models.idc_pcl import IdcPcl
 from spotchange.models.interface import VisualState
 
@@ -52,24 +51,19 @@ class PairGraph(nn.Module):
 
     def visual(self, state: VisualState) -> Layers:
         """Keys and values of the images, (pairs, heads, tokens, head width) a layer."""
-        return self.model._captioner.visual_keys_values(state.tokens)
+        result: Layers = self.model._captioner.visual_keys_values(state.tokens)
+        return result
 
 
 class CrossModalPairGraph(PairGraph):
-    """The same for IDC-PCL, whose images and [CLS] are the first tokens of the decoder's own sequence."""
+    """The same for IDC-PCL, whose images are the first tokens of the decoder's own sequence."""
 
     def visual(self, state: VisualState) -> Layers:
         transformer, tokens = self.model.captioner, state.tokens
-        nothing = torch.empty(len(tokens), 0, dtype=torch.long, device=tokens.device)
-        x = torch.cat([tokens, transformer.embed_text(self.model.words, nothing)], dim=1)
-        seen = words_see_back(tokens.shape[1], 1, tokens.device)
-        layers: Layers = []
-        for block in transformer.blocks:
-            empty = x.new_zeros(len(x), transformer.heads, 0, x.shape[-1] // transformer.heads)
-            cache = GrowingCache(empty, empty)
-            x = block.step(x, cache, None, seen, None)
-            layers.append((cache.keys, cache.values))
-        return layers
+        empty = tokens.new_zeros(len(tokens), transformer.heads, 0, tokens.shape[-1] // transformer.heads)
+        caches = [GrowingCache(empty, empty) for _ in transformer.blocks]
+        transformer.step(tokens, caches, None, None)  # images see all images and no word
+        return [(cache.keys, cache.values) for cache in caches]
 
 
 class StepGraph(nn.Module):
@@ -105,14 +99,12 @@ class CrossModalStepGraph(StepGraph):
 
     def scores(self, ids: Tensor, position: Tensor, visual: Layers, caches: list[GrowingCache]) -> Tensor:
         transformer, words = self.model.captioner, self.model.words
-        beams = ids.shape[1]
-        word = words.words(ids.flatten())
-        vectors = torch.stack([word, transformer.mask_vector.expand_as(word)], dim=1)
-        x = transformer.embed(vectors, words.positions.index_select(0, torch.cat([position + 1, position + 2])))
-        for block, cache, layer in zip(transformer.blocks, caches, visual, strict=True):
-            read = _ImagesThenWords(layer, cache, beams)
-            x = block.step(x, read, position, read.seen(), None)
-        scores: Tensor = transformer.scores(x[:, 1], words)
+        flat = ids.flatten()
+        both = torch.stack([flat, torch.full_like(flat, words.mask_id)], dim=1)
+        x = words.of_words_at(both, torch.cat([position, position + 1]))
+        reads = [_ImagesThenWords(layer, cache, ids.shape[1]) for layer, cache in zip(visual, caches, strict=True)]
+        read = transformer.step(x, reads, position, reads[0].seen())
+        scores: Tensor = transformer.predict(read[:, 1])
         return scores
 
 
@@ -162,8 +154,7 @@ def past_shapes(model: Any) -> list[tuple[int, int]]:
     """Heads and head width of each layer that attends over words, in the order of `StepGraph`'s inputs."""
     if isinstance(model, IdcPcl):
         heads = model.captioner.heads
-        width = model.captioner.norm.normalized_shape[0]
-        return [(heads, width // heads)] * len(model.captioner.blocks)
+        return [(heads, model.words.width // heads)] * len(model.captioner.blocks)
     caches = model._captioner.new_caches(1, 1, like=torch.empty(0))
     return [(cache.keys.shape[1], cache.keys.shape[3]) for cache in caches]
 
@@ -171,5 +162,5 @@ def past_shapes(model: Any) -> list[tuple[int, int]]:
 def longest_sentence(model: Any) -> int:
     """Word positions the decoder has."""
     positions = len(model.words.positions)
-    # [CLS], the begin token and a [MASK] after the last word need positions of their own.
-    return positions - 2 if isinstance(model, IdcPcl) else positions
+    # A [MASK] after the last word needs a position too.
+    return positions - 1 if isinstance(model, IdcPcl) else positions

@@ -6,7 +6,6 @@ know file, offset and length. What is stored in half precision is cast on load; 
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import onnx_ir as ir
 
 from spotchange.errors import ModelError
+from spotchange.files import load_json
 from spotchange.models.weights.description import weight_files
 
 _TYPES = {"F32": ir.DataType.FLOAT, "F16": ir.DataType.FLOAT16, "BF16": ir.DataType.BFLOAT16, "I64": ir.DataType.INT64}
@@ -36,7 +36,7 @@ def stored_tensors(folder: Path) -> dict[str, StoredTensor]:
     for file in weight_files(folder):
         with (folder / file).open("rb") as stream:
             size = int.from_bytes(stream.read(8), "little")
-            header: dict[str, Any] = json.loads(stream.read(size))
+            header: dict[str, Any] = load_json(stream.read(size))
         header.pop("__metadata__", None)
         for name, entry in header.items():
             if entry["dtype"] in _TYPES:

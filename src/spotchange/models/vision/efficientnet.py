@@ -74,7 +74,8 @@ class InvertedBottleneck(nn.Module):
     def forward(self, planes: Tensor) -> Tensor:
         x = planes if self.expand is None else F.relu6(self.expand(planes))
         x = self.project(F.relu6(self.depthwise(x)))
-        return x + planes if self.adds else x
+        result: Tensor = x + planes if self.adds else x
+        return result
 
 
 class EfficientNetLite(nn.Module):
@@ -141,7 +142,8 @@ class EfficientGridEncoder(nn.Module):
         deep = F.interpolate(deep, size=middle.shape[2:], mode="nearest")
         cells = self.input(torch.cat([middle, deep], dim=1).flatten(2).transpose(1, 2))
         class_token = self.class_token.to(cells.dtype).expand(len(cells), 1, -1)
-        return self.norm(torch.cat([class_token, cells], dim=1) + self.positions)
+        result: Tensor = self.norm(torch.cat([class_token, cells], dim=1) + self.positions)
+        return result
 
 
 class NounHead(nn.Module):

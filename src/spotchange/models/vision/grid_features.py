@@ -15,7 +15,8 @@ class GridFeatures(GridNetwork):
 
     def forward(self, before: Tensor, after: Tensor) -> Tensor:
         """Both pictures of every pair to (pairs, 2, cells, channels)."""
-        return self.of_pictures(torch.cat([before, after])).unflatten(0, (2, len(before))).transpose(0, 1)
+        cells: Tensor = self.of_pictures(torch.cat([before, after])).unflatten(0, (2, len(before))).transpose(0, 1)
+        return cells
 
 
 class FeaturesOnly(nn.Module):

@@ -39,4 +39,5 @@ class PatchChangeHead(nn.Module):
 
     def forward(self, inter: Tensor) -> Tensor:
         """(pairs, 2, patches, width) to scores (pairs, 2, patches)."""
-        return self.outer(self.activation(self.inner(inter)))[..., 0]
+        result: Tensor = self.outer(self.activation(self.inner(inter)))[..., 0]
+        return result

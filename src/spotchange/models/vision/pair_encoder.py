@@ -88,7 +88,8 @@ class PairEncoder(nn.Module):
 
     def embed_alone(self, pictures: Tensor) -> Tensor:
         """(pictures, output width): CLIP's image tower, the class token after all blocks that see one picture."""
-        return self.projection(self.norm(self.backbone(pictures)[:, 0]))
+        result: Tensor = self.projection(self.norm(self.backbone(pictures)[:, 0]))
+        return result
 
     @property
     def second_class_token(self) -> int:

@@ -52,4 +52,6 @@ class ConvPatches(nn.Module):
         self.convolution = nn.Conv2d(previous, width, last_stride, stride=last_stride)
 
     def forward(self, pictures: Tensor) -> Tensor:
-        return self.convolution(self.halvings(pictures)).flatten(2).transpose(1, 2)  # (pictures, patches, width)
+        patches: Tensor = self.convolution(self.halvings(pictures))
+        result = patches.flatten(2).transpose(1, 2)  # (pictures, patches, width)
+        return result

@@ -161,7 +161,8 @@ def _resized_planes(image: Image.Image, settings: Preprocessor) -> npt.NDArray[n
         np.asarray(plane.convert("F").resize((scaled[1], scaled[0]), Image.Resampling.BICUBIC))
         for plane in image.split()
     ]
-    return np.clip(np.stack(planes)[:, top : top + height, left : left + width], 0, 255)
+    result: npt.NDArray[np.float32] = np.clip(np.stack(planes)[:, top : top + height, left : left + width], 0, 255)
+    return result
 
 
 def _interpolate(pixels: Tensor, size: tuple[int, int]) -> Tensor:

@@ -79,7 +79,9 @@ class GridEncoder(GridNetwork):
         """Pictures (pictures, 3, height, width), or what the network made of them (pictures, cells, channels)."""
         cells = self.input(pictures if pictures.ndim == 3 else self.of_pictures(pictures))
         class_token = self.class_token.to(cells.dtype).expand(len(cells), 1, -1)
-        return self.norm(torch.cat([class_token, cells], dim=1) + self.positions)  # (pictures, 1 + cells, width)
+        tokens = torch.cat([class_token, cells], dim=1) + self.positions  # (pictures, 1 + cells, width)
+        result: Tensor = self.norm(tokens)
+        return result
 
 
 def frozen_network(model: nn.Module) -> GridNetwork | None:

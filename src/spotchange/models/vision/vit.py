@@ -48,7 +48,8 @@ class PictureEncoder(nn.Module):
         tokens = self.norm(torch.cat([class_token, patches], dim=1) + self.positions)
         for block in self.blocks:
             tokens = block(tokens)
-        return tokens  # (pictures, 1 + patches, width)
+        result: Tensor = tokens  # (pictures, 1 + patches, width)
+        return result
 
 
 def interpolate_positions(positions: Tensor, old: tuple[int, int], new: tuple[int, int]) -> Tensor:

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
@@ -22,7 +20,7 @@ from torch import Tensor, nn
 
 from spotchange.config.model import ModelSettings
 from spotchange.errors import InputError, ModelError
-from spotchange.files import atomic_path, write_text
+from spotchange.files import atomic_path, new_folder, write_text
 from spotchange.models.build import build_model, settings_for
 from spotchange.models.vision.preprocess import Preprocessor
 from spotchange.models.weights.description import (
@@ -86,7 +84,7 @@ def save_model(
     if not keep_text_encoder:
         settings = settings.model_copy(update={"text": settings.text.model_copy(update={"encoder": False})})
         state = {k: v for k, v in state.items() if not k.startswith("text_encoder.") and k != "logit_scale"}
-    with _new_folder(Path(folder)) as fresh:
+    with new_folder(Path(folder)) as fresh:
         write_weights(fresh, state, stored=_STORED[stored], max_shard_bytes=max_shard_bytes)
         write_text(fresh / "config.json", _as_json(config_of(settings_for(settings, tokenizer))))
         write_text(fresh / "preprocessor_config.json", _as_json(preprocessor.to_dict()))
@@ -194,42 +192,6 @@ def check_state(model: nn.Module, state: dict[str, Tensor], *, source: str) -> N
     if problems:
         more = f" and {len(problems) - 6} more" if len(problems) > 6 else ""
         raise ModelError(f"{source} does not fit the model: {'; '.join(problems[:6])}{more}")
-
-
-class _new_folder:
-    """A temporary folder that takes the place of `target` when the block ends well."""
-
-    def __init__(self, target: Path) -> None:
-        self.target = target
-
-    def __enter__(self) -> Path:
-        try:
-            self.target.parent.mkdir(parents=True, exist_ok=True)
-            if self.target.exists() and not self.target.is_dir():
-                raise InputError(f"cannot write the model folder {self.target}: a file is in its place")
-            self.fresh = Path(tempfile.mkdtemp(dir=self.target.parent, prefix=f".{self.target.name}."))
-        except OSError as error:
-            raise InputError(f"cannot write {self.target}: {error.strerror or error}") from error
-        return self.fresh
-
-    def __exit__(self, kind: object, *rest: object) -> None:
-        try:
-            if kind is None:
-                self._replace()
-        finally:
-            shutil.rmtree(self.fresh, ignore_errors=True)
-
-    def _replace(self) -> None:
-        umask = os.umask(0)
-        os.umask(umask)
-        self.fresh.chmod(0o777 & ~umask)
-        if self.target.exists():
-            old = self.fresh.with_name(self.fresh.name + ".old")
-            os.replace(self.target, old)
-            os.replace(self.fresh, self.target)
-            shutil.rmtree(old, ignore_errors=True)
-        else:
-            os.replace(self.fresh, self.target)
 
 
 def _to_fp32(value: Tensor) -> Tensor:

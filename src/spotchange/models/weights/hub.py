@@ -23,7 +23,7 @@ from spotchange.models.weights.transformers_import import import_transformers
 transformers: Any = import_transformers()
 
 
-class SpotchangeConfig(transformers.PretrainedConfig):
+class SpotchangeConfig(transformers.PretrainedConfig):  # type: ignore[misc]
     """`config.json` of a model folder; `settings` are those of `spotchange.config.model`."""
 
     model_type = MODEL_TYPE
@@ -33,7 +33,7 @@ class SpotchangeConfig(transformers.PretrainedConfig):
         super().__init__(**kwargs)
 
 
-class SpotchangeModel(transformers.PreTrainedModel):
+class SpotchangeModel(transformers.PreTrainedModel):  # type: ignore[misc]
     """Any architecture of `models/build.py`, as `.model`, behind transformers' loading and saving."""
 
     config_class = SpotchangeConfig
@@ -58,11 +58,13 @@ class SpotchangeModel(transformers.PreTrainedModel):
 
     def encode(self, before: Tensor, after: Tensor) -> VisualState:
         """See `CaptioningModel.encode`."""
-        return self.model.encode(before, after)
+        result: VisualState = self.model.encode(before, after)
+        return result
 
     def generate(self, state: VisualState, options: DecodingOptions) -> Generated:
         """See `CaptioningModel.generate`."""
-        return self.model.generate(state, options)
+        result: Generated = self.model.generate(state, options)
+        return result
 
 
 transformers.AutoConfig.register(MODEL_TYPE, SpotchangeConfig, exist_ok=True)

@@ -2,17 +2,38 @@
 
 from __future__ import annotations
 
-import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
 from torch import Tensor, nn
 
 from spotchange.config.model import ModelSettings
-from spotchange.errors import ModelError
+from spotchange.errors import InputError, ModelError
 from spotchange.models.vision.vit import interpolate_positions
-from spotchange.models.weights.description import read_settings
-from spotchange.models.weights.folder import read_weights
+from spotchange.models.weights.folder import LoadedModel, load_model
+
+
+def average(folders: Sequence[Path]) -> LoadedModel:
+    """The first model with every weight replaced by the mean over all of them, computed in double precision."""
+    loaded = [load_model(folder) for folder in folders]
+    first = loaded[0]
+    for other in loaded[1:]:
+        if other.settings != first.settings:
+            raise InputError(f"{other.folder} and {first.folder} have different settings and cannot be averaged")
+        if other.tokenizer.to_str() != first.tokenizer.to_str():
+            raise InputError(f"{other.folder} and {first.folder} have different words and cannot be averaged")
+    states = [each.model.state_dict() for each in loaded]
+    mean = {
+        name: torch.stack([state[name].double() for state in states]).mean(dim=0).to(value.dtype)
+        if value.is_floating_point()
+        else value
+        for name, value in states[0].items()
+    }
+    first.model.load_state_dict(mean)
+    return first
+
 
 _INTRA, _INTER = "encoder.backbone.blocks.", "encoder.inter."
 _POSITIONS = ("encoder.backbone.positions", "encoder.joint_positions")
@@ -27,13 +48,6 @@ class Transfer:
     taken: tuple[str, ...]
     fresh: tuple[str, ...]  # of the new model, not in the old one: they keep their random start
     unused: tuple[str, ...]  # of the old model, with no place in the new one
-
-
-def start_from(model: nn.Module, settings: ModelSettings, folder: str | os.PathLike[str]) -> Transfer:
-    """Give `model`, built from `settings`, the weights of a model folder wherever they have a place."""
-    folder = Path(folder)
-    state = refit(read_weights(folder), read_settings(folder), settings)
-    return take_weights(model, state, source=str(folder))
 
 
 def take_weights(model: nn.Module, state: dict[str, Tensor], *, source: str) -> Transfer:

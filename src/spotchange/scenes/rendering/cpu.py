@@ -15,7 +15,7 @@ from typing import Any
 from spotchange.kernels.compile import cached_loop
 from spotchange.scenes.rendering.frame import Tables, fill_bounced, fill_clear, fill_indirect, prepare_scene
 from spotchange.scenes.rendering.geometry import SLOT
-from spotchange.scenes.rendering.pixel import draw_pixel, object_at, picture_at, pixels_shown, version_of
+from spotchange.scenes.rendering.pixel import draw_pixel, picture_at, pixels_shown, version_of
 
 CHUNKS_PER_THREAD = 8  # rows differ in cost, so threads take small shares in turn
 
@@ -59,16 +59,6 @@ def _draw(start, stop, tables, pictures, effort, images, ids):
 
 
 @cached_loop
-def _identify(start, stop, tables, pictures, ids):
-    count, height, width = ids.shape[1], ids.shape[2], ids.shape[3]
-    for line in range(start, stop):
-        s, p, row = line // (count * height), line // height % count, line % height
-        picture = picture_at(pictures, p)
-        for column in range(width):
-            ids[s, p, row, column] = object_at(tables, s, picture, row, column, width, height)
-
-
-@cached_loop
 def _count(start, stop, tables, pictures, size, enough, pixels):
     count = pixels.shape[1]
     for image in range(start, stop):
@@ -101,12 +91,6 @@ def draw(tables: Tables, pictures: int, effort: tuple[int, ...], images: Any, id
     """Fill uint8 images (S, pictures, 3, H, W) and ids (S, pictures, H, W)."""
     scenes, count, height, _ = ids.shape
     _share_out(scenes * count * height, _draw, tables, pictures, effort, images, ids)
-
-
-def identify(tables: Tables, pictures: int, ids: Any) -> None:
-    """Fill uint8 ids (S, pictures, H, W)."""
-    scenes, count, height, _ = ids.shape
-    _share_out(scenes * count * height, _identify, tables, pictures, ids)
 
 
 def count(tables: Tables, pictures: int, size: tuple[int, int], enough: int, pixels: Any) -> None:

@@ -23,7 +23,6 @@ from spotchange.scenes.rendering.pixel import (
     agrees,
     glance,
     is_metallic,
-    object_at,
     open_ground,
     picture_at,
     pixel_sample,
@@ -153,16 +152,6 @@ def _draw_objects(tables, pictures, effort, images, listed, lengths):
 
 
 @cached_kernel(fastmath=True)
-def _identify(tables, pictures, ids):
-    count, height, width = ids.shape[1], ids.shape[2], ids.shape[3]
-    s, p = cuda.blockIdx.x // count, cuda.blockIdx.x % count
-    row = cuda.blockIdx.y * TILE_HEIGHT + cuda.threadIdx.y
-    column = cuda.blockIdx.z * TILE_WIDTH + cuda.threadIdx.x
-    if row < height and column < width:
-        ids[s, p, row, column] = object_at(tables, s, picture_at(pictures, p), row, column, width, height)
-
-
-@cached_kernel(fastmath=True)
 def _count(tables, pictures, size, enough, pixels):
     index = cuda.grid(1)
     k, image = index % MAX_OBJECTS, index // MAX_OBJECTS
@@ -209,12 +198,6 @@ def draw(tables: Tables, pictures: int, effort: tuple[int, ...], images: Any, id
         grid = _tiles(min(at_once, scenes * count - first), height, width)
         _draw_ground[(*grid, stream)](tables, pictures, first, images, ids, listed, lengths[part])
         _draw_objects[workers, WARP, stream](tables, pictures, effort, images, listed, lengths[part])
-
-
-def identify(tables: Tables, pictures: int, ids: Any) -> None:
-    """Fill uint8 ids (S, pictures, H, W)."""
-    scenes, count, height, width = ids.shape
-    _identify[(*_tiles(scenes * count, height, width), _stream())](tables, pictures, _view(ids))
 
 
 def count(tables: Tables, pictures: int, size: tuple[int, int], enough: int, pixels: Any) -> None:

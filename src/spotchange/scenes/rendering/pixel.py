@@ -9,7 +9,6 @@ import numpy as np
 from spotchange.kernels.compile import greater, lesser, shared
 from spotchange.scene import AFTER
 from spotchange.scenes import appearance
-from spotchange.scenes.rendering.camera import ACROSS, DOWN, camera_frame, pixel_ray
 from spotchange.scenes.rendering.frame import scene_of
 from spotchange.scenes.rendering.geometry import (
     BOUND,
@@ -32,6 +31,34 @@ from spotchange.scenes.rendering.sampling import pixel_key, point
 from spotchange.scenes.rendering.shading import sample_color, to_srgb
 
 F = np.float32
+
+ACROSS = F(32.0 / 35.0 / 2.0)  # tangent of half the view's width: a 35 mm lens on a 32 mm sensor
+DOWN = F(32.0 / 35.0 / 2.0 * 2.0 / 3.0)  # pictures cover a 3:2 view whatever their pixel grid
+
+
+@shared
+def camera_frame(x, y, z):
+    """Right, up and forward of a camera at (x, y, z) that looks at the origin with z up."""
+    far = math.sqrt(x * x + y * y + z * z)
+    fx, fy, fz = -x / far, -y / far, -z / far
+    flat = math.sqrt(fx * fx + fy * fy)
+    rx, ry = fy / flat, -fx / flat
+    ux, uy, uz = ry * fz, -rx * fz, rx * fy - ry * fx
+    return rx, ry, F(0.0), ux, uy, uz, fx, fy, fz
+
+
+@shared
+def pixel_ray(frame, column, row, width, height):
+    """Unit direction through the point (column, row) of the picture, in pixels from its upper left corner."""
+    rx, ry, rz, ux, uy, uz, fx, fy, fz = frame
+    a = (F(2.0) * column / F(width) - F(1.0)) * ACROSS
+    b = (F(1.0) - F(2.0) * row / F(height)) * DOWN
+    dx = fx + a * rx + b * ux
+    dy = fy + a * ry + b * uy
+    dz = fz + a * rz + b * uz
+    scale = F(1.0) / math.sqrt(dx * dx + dy * dy + dz * dz)
+    return dx * scale, dy * scale, dz * scale
+
 
 SAMPLES_AT_ONCE = 4  # taken before anything is decided about a pixel
 AGREE = F(0.008)  # the spread of the samples, as a share of their sum, that ends a pixel
@@ -62,17 +89,6 @@ def view_of(tables, s, picture):
     """Camera position and frame of a picture."""
     x, y, z = tables.camera[s, picture, 0], tables.camera[s, picture, 1], tables.camera[s, picture, 2]
     return (x, y, z), camera_frame(x, y, z)
-
-
-@shared
-def object_at(tables, s, picture, row, column, width, height):
-    """Slot + 1 of the object at a pixel's centre, 0 where there is none."""
-    (x, y, z), frame = view_of(tables, s, picture)
-    version = version_of(picture)
-    objects = tables.objects[s, version]
-    dx, dy, dz = pixel_ray(frame, F(column) + F(0.5), F(row) + F(0.5), width, height)
-    k, _ = first_hit(objects, everything(tables.used[s, version]), x, y, z, dx, dy, dz, FAR)
-    return int(objects[k, SLOT]) + 1 if k >= 0 else 0
 
 
 @shared

@@ -84,19 +84,6 @@ def render(
     return Pictures(images=images, ids=ids)
 
 
-def render_ids(
-    batch: SceneBatch, *, width: int, height: int, device: str | None = None, pictures: Sequence[int] = PICTURES
-) -> Any:
-    """Only the object-id images, uint8 (S, pictures, H, W): one ray a pixel and no light."""
-    target = _Target(device or device_of(batch))
-    tables = target.tables(batch, None)
-    ids = target.empty((len(batch), len(pictures), height, width), "uint8")
-    if ids.shape[0]:
-        target.loops.prepare(tables)
-        target.loops.identify(tables, _codes(pictures), ids)
-    return ids
-
-
 def visible_pixels(
     batch: SceneBatch,
     *,

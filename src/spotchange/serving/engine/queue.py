@@ -17,8 +17,10 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from spotchange.answering import Answer, Answerer, CaptionOptions, ImagePair
+from spotchange.serving.engine.memory import give_back_memory
 
 LARGE_PAIR = 20_000_000  # pixels of both pictures; two of 3840 x 2160 are smaller
+IDLE_SECONDS = 1.0  # without work, until memory is given back
 LARGE_PAIR_WAITS = 2.0  # seconds for small ones, at most
 log = logging.getLogger(__name__)
 
@@ -68,6 +70,7 @@ class Batcher:
         self._waiting: deque[_Job] = deque()
         self._changed = threading.Condition()
         self._closing = False
+        self._worked = False  # since memory was last given back
         self._thread = threading.Thread(target=self._run, name="batching", daemon=True)
         self._thread.start()
 
@@ -135,7 +138,9 @@ class Batcher:
         """The next batch: small pairs before large ones."""
         with self._changed:
             while not self._waiting and not self._closing:
-                self._changed.wait()
+                if not self._changed.wait(IDLE_SECONDS if self._worked else None) and self._worked:
+                    self._worked = False
+                    give_back_memory()
             until = time.monotonic() + self._window_seconds
             while 0 < len(self._waiting) < self._batch_size and not self._closing:
                 remaining = until - time.monotonic()
@@ -163,6 +168,7 @@ class Batcher:
 
     def _answer(self, jobs: list[_Job]) -> None:
         started = time.perf_counter()
+        self._worked = True
         try:
             outcomes = self._answerer.answer([job.pair for job in jobs], jobs[0].options)
             for job, outcome in zip(jobs, outcomes, strict=True):

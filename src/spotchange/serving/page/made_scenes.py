@@ -42,7 +42,7 @@ class MadeScene:
 
     def judge(self, caption: str) -> tuple[bool, str]:
         """Whether a caption is right, and why not."""
-        from spotchange.language.checker import check
+        from spotchange.language import check
 
         verdict = check(caption, self.scene, distractor=self.distractor)
         return verdict.correct, verdict.reason

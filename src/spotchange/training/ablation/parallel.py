@@ -89,7 +89,7 @@ def _begin(asked: Event, parent: int, workers: int) -> None:
 def _run_chain(chain: list[Job], run_stage: RunStage, device: str) -> Outcome:
     if all(job.summary is not None for job in chain):
         return Outcome(finished=True)
-    with redirect_stderr(_Labelled(sys.stderr, chain[0].chain)):  # type: ignore[type-var]
+    with redirect_stderr(_Labelled(sys.stderr, chain[0].chain)):
         try:
             return Outcome(finished=run_jobs(chain, run_stage, stop=_stop, device=device))
         except SpotchangeError as error:

@@ -7,7 +7,7 @@ import gc
 import json
 import math
 import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,11 +15,60 @@ from typing import Any
 from spotchange.config.ablation import PREVIOUS, Ablation
 from spotchange.config.base import apply_override
 from spotchange.config.training import Recipe
-from spotchange.files import load_json, write_text
-from spotchange.training.ablation.paired import PairedTest, paired_test
-from spotchange.training.checkpoints import BEST, LAST, recover
+from spotchange.files import load_json, recover_folder, write_text
+from spotchange.training.checkpoints import BEST, LAST
 from spotchange.training.log import read_log
 from spotchange.training.stopping import StopRequest
+
+LEVEL = 0.95
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairedTest:
+    """The difference of two cells in one column, second minus first, over the seeds that both have."""
+
+    seeds: int
+    difference: float
+    low: float  # interval of the mean difference at `LEVEL`
+    high: float
+    p_value: float  # two-sided
+
+
+def paired_test(first: Mapping[int, float], second: Mapping[int, float]) -> PairedTest | None:
+    """Student's paired t-test over the seeds in common; None with fewer than two of them."""
+    common = sorted(set(first) & set(second))
+    if len(common) < 2:
+        return None
+    differences = [second[seed] - first[seed] for seed in common]
+    mean, error = statistics.fmean(differences), statistics.stdev(differences) / math.sqrt(len(common))
+    freedom = len(common) - 1
+    reach = quantile(LEVEL, freedom) * error
+    p_value = 1.0 - within(abs(mean) / error, freedom) if error else float(mean == 0)
+    return PairedTest(seeds=len(common), difference=mean, low=mean - reach, high=mean + reach, p_value=p_value)
+
+
+def within(t: float, freedom: int) -> float:
+    """Chance that Student's t of so many degrees of freedom lies between -t and t (Abramowitz and Stegun 26.7.3, 4)."""
+    angle = math.atan(t / math.sqrt(freedom))
+    sine, cosine = math.sin(angle), math.cos(angle)
+    odd = freedom % 2 == 1
+    term, total = (cosine, 0.0) if odd else (1.0, 0.0)
+    for power in range(1 if odd else 0, freedom - 1, 2):
+        total += term
+        term *= cosine**2 * (power + 1) / (power + 2)
+    return 2 / math.pi * (angle + sine * total) if odd else sine * total
+
+
+def quantile(chance: float, freedom: int) -> float:
+    """The t that `within` gives this chance for."""
+    low, high = 0.0, 1.0
+    while within(high, freedom) < chance:
+        high *= 2
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (middle, high) if within(middle, freedom) < chance else (low, middle)
+    return high
+
 
 SUMMARY = "summary.json"
 SHARED = "shared"
@@ -85,7 +134,7 @@ def run_jobs(jobs: list[Job], run_stage: RunStage, *, stop: StopRequest, device:
         if stop.wanted(0):
             return False
         gc.collect()  # a trainer and its closures hold each other, and their weights
-        recover(job.out / LAST)
+        recover_folder(job.out / LAST)
         summary = run_stage(job.recipe, out=job.out, resume=(job.out / LAST).exists(), stop=stop, device=device)
         if summary is None:  # not the first process; it hears of the end through the same stop
             continue

@@ -14,6 +14,8 @@ from spotchange.pairs import PairBatch
 from spotchange.training import distributed
 from spotchange.training.objectives.base import Objective
 
+LARGEST_SCALE = 100.0  # inverse temperature
+
 
 class AdaptObjective(Objective):
     """Symmetric contrastive loss between pair and text embeddings, over the batches of all processes."""
@@ -30,7 +32,7 @@ class AdaptObjective(Objective):
         self.truth = None if settings.dense is None else self.build_truth(settings.dense)
 
     def forward(self, batch: PairBatch) -> dict[str, Tensor]:
-        only_changes = self.paired and self.settings.change_pairs_only
+        only_changes = self.paired  # the few sentences of pairs without a change repeat
         mask_known = None
         if self.paired and self.training:
             batch, mask_known = swap_in_distractors(batch, self.settings.distractor_as_before)
@@ -54,7 +56,7 @@ class AdaptObjective(Objective):
     @torch.no_grad()
     def after_step(self) -> None:
         """Hold the learnable scale under its limit, as CLIP does."""
-        self.model.logit_scale.clamp_(max=math.log(self.settings.max_scale))
+        self.model.logit_scale.clamp_(max=math.log(LARGEST_SCALE))
 
 
 def contrastive_loss(pairs: Tensor, words: Tensor, scale: Tensor, keys: Tensor | None = None) -> Tensor:

@@ -22,14 +22,14 @@ class PclObjective(Objective):
             raise ConfigError("this objective trains idc-pcl only: set model.architecture, or a preset such as idc-pcl")
         super().__init__(model, **normalisation)
 
-    def see(self, before: Tensor, after: Tensor, *, shared_before: bool = False) -> Tensor:
+    def see(self, before: Tensor, after: Tensor, *, shares_before: bool = False) -> Tensor:
         """Grid features (pairs, 2, cells, channels) of byte pictures, or from disk, as the model reads them.
 
-        With `shared_before` rows 2k and 2k + 1 have the same picture before, and the network sees it once.
+        With `shares_before` rows 2k and 2k + 1 have the same picture before, and the network sees it once.
         """
         if not before.is_floating_point():
             encoder = self.model.encoder
-            if shared_before and isinstance(encoder, GridFeatures):
+            if shares_before and isinstance(encoder, GridFeatures):
                 cells = encoder.of_pictures(self.normalise(torch.cat([before[::2], after])))
                 scenes = len(before) // 2
                 both = torch.stack([cells[:scenes].repeat_interleave(2, dim=0), cells[scenes:]], dim=1)

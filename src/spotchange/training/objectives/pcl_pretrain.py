@@ -111,7 +111,7 @@ class PclPretrainObjective(PclObjective):
         pairs = batch.pairs
         if batch.single:
             return self.see(pairs.before, pairs.before)[:, :1]
-        return self.see(pairs.before, pairs.after, shared_before=batch.shared_before)
+        return self.see(pairs.before, pairs.after, shares_before=batch.shares_before)
 
     def _generator(self, pairs: PairBatch) -> torch.Generator | None:
         if self.training:

@@ -1,274 +1,217 @@
-"""From data settings to the batches a run trains on; `held_out` makes those it is judged by."""
+"""From a recipe's data settings to sources; the only place that looks at these settings."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 
 from spotchange.config.objectives import PclPretrainSettings, PictureTextSettings
-from spotchange.config.sources import DatasetSource, EverydaySource, FeatureSource, MixedSource, StreamSource
+from spotchange.config.sources import (
+    AugmentSettings,
+    DatasetSource,
+    EverydaySource,
+    FeatureSource,
+    MixedSource,
+    StreamSource,
+)
 from spotchange.config.training import Recipe
-from spotchange.data.caches.features import FACTS
+from spotchange.data.caches.features import FACTS, read_facts
 from spotchange.errors import ConfigError
 from spotchange.everyday.kinds import SHARES
-from spotchange.everyday.library import read_library
-from spotchange.everyday.stream import EverydayStream
-from spotchange.language.phrases import MAX_WORDS
-from spotchange.language.vocabulary import TOKENS
-from spotchange.locks import only_one_process
-from spotchange.models.vision.resnet import frozen_network
 from spotchange.pairs import PairBatch
-from spotchange.scenes.stream import SceneStream, as_dict
-from spotchange.training.sources.augment import augment
-from spotchange.training.sources.base import BatchSource, ChangedBatches, MixedBatches
+from spotchange.training.augmentation.augment import augment
+from spotchange.training.augmentation.symmetries import PlaceWords, mirror_and_turn
+from spotchange.training.sources.classes import ImageClasses, classes_of_features, classes_of_folder
+from spotchange.training.sources.combined import Augmented, Mixture
+from spotchange.training.sources.everyday import EverydayPairs
 from spotchange.training.sources.extraction import Eyes, scene_features
-from spotchange.training.sources.features import FeatureBatches, FeatureStore
-from spotchange.training.sources.folder import DiskSource
-from spotchange.training.sources.kept_scenes import KEPT_SEED, RENDERED_AT_ONCE, KeptBatches, kept, render_scenes
-from spotchange.training.sources.pcl import task_source
-from spotchange.training.sources.pictures import picture_source
-from spotchange.training.sources.retokenise import WordTable
-from spotchange.training.sources.symmetries import PlaceWords, mirror_and_turn
-from spotchange.training.start import Start
+from spotchange.training.sources.features import FeatureFolder
+from spotchange.training.sources.folder import ImageFolder
+from spotchange.training.sources.interface import Batches, HeldOut, NegativePlan, RunContext, Source
+from spotchange.training.sources.kept_scenes import KeptScenes
+from spotchange.training.sources.pictures import ImageTexts
+from spotchange.training.sources.scenes import LiveScenes
+from spotchange.training.sources.tasks import PretrainingTasks
+
+if TYPE_CHECKING:
+    from spotchange.training.start import Start
+
+PlainSettings = StreamSource | DatasetSource | FeatureSource | EverydaySource
+AnySettings = PlainSettings | MixedSource
 
 
-@dataclass(frozen=True, kw_only=True)
-class Feeding:
-    """What every source must know of the run."""
+def run_context(recipe: Recipe, start: Start, *, device: torch.device, rank: int = 0, processes: int = 1) -> RunContext:
+    """What sources must know of a run."""
+    longest = min(recipe.stage.max_words, start.settings.text.context)
+    return RunContext(start=start, device=device, seed=recipe.seed, max_words=longest, rank=rank, processes=processes)
 
-    recipe: Recipe
-    start: Start
-    device: torch.device
-    rank: int = 0
-    processes: int = 1
 
-    @property
-    def grid(self) -> tuple[int, int]:
-        return self.start.settings.vision.grid
-
-    @property
-    def device_name(self) -> str:
-        """The device as scenes call it."""
-        return "cpu" if self.device.type == "cpu" else str(self.device)  # a group's CPUs are numbered, scenes' are not
-
-    def training(self) -> BatchSource:
-        """Endless training batches for this process, augmented if the recipe says so."""
-        stage = self.recipe.stage
-        pairs, odd = divmod(stage.pairs_per_step, stage.accumulate * self.processes)
-        if odd:
-            raise ConfigError(
-                f"stage.pairs_per_step {stage.pairs_per_step} does not split into {stage.accumulate} parts "
-                f"for each of {self.processes} processes"
-            )
-        if isinstance(stage.objective, PclPretrainSettings):
-            tasks: BatchSource = task_source(self, self.recipe.data, pairs)
-            return tasks
-        if isinstance(stage.objective, PictureTextSettings):
-            return self.augmented(picture_source(self, pairs))
-        return self.augmented(self.source(self.recipe.data, pairs))
-
-    def augmented(self, source: BatchSource) -> BatchSource:
-        """The same batches with the recipe's augmentation."""
-        if not self.recipe.augment.active:
-            return source
-        if isinstance(source, FeatureBatches) and self.recipe.augment.repaints:
-            raise ConfigError("augment: features of pictures can be mirrored and turned (symmetries), nothing else")
-        return ChangedBatches(source, self._augmentation())
-
-    def source(
-        self, settings: StreamSource | DatasetSource | FeatureSource | EverydaySource | MixedSource, pairs: int
-    ) -> BatchSource:
-        """Batches of `pairs` rows from a source, as it is."""
-        if isinstance(settings, MixedSource):
-            sources = [self.source(each, pairs) for each in settings.sources]
-            return MixedBatches(sources, settings.weights, seed=self.recipe.seed)
-        if isinstance(settings, StreamSource):
-            return self._scenes(settings, pairs)
-        if isinstance(settings, FeatureSource):
-            return self.features(settings, pairs)
-        if isinstance(settings, EverydaySource):
-            return self.everyday(settings, pairs)
-        return ChangedBatches(self.rows(settings, pairs), self.known_types)
-
-    def _scenes(self, settings: StreamSource, pairs: int) -> BatchSource:
-        """Generated scenes, drawn as needed or rendered once and kept."""
-        translate = self.translation()
-        if settings.kept is None:
-            return SceneBatches(self.stream(settings, pairs), translate)
-        at_once = min(settings.kept_scenes, RENDERED_AT_ONCE[self.device.type])
-        scenes = kept(
-            settings.kept,
-            "train",
-            settings,
-            self.kept_facts(settings.kept_scenes),
-            lambda: render_scenes(self.stream(settings, 2 * at_once, seed=KEPT_SEED), settings.kept_scenes),
+def training_batches(recipe: Recipe, run: RunContext) -> Batches:
+    """Endless training batches for this process, augmented if the recipe says so."""
+    stage = recipe.stage
+    pairs, odd = divmod(stage.pairs_per_step, stage.accumulate * run.processes)
+    if odd:
+        raise ConfigError(
+            f"stage.pairs_per_step {stage.pairs_per_step} does not split into {stage.accumulate} parts "
+            f"for each of {run.processes} processes"
         )
-        return KeptBatches(
-            scenes,
-            pairs=pairs,
-            seed=self.recipe.seed,
-            device=self.device,
-            rank=self.rank,
-            world_size=self.processes,
-            translate=translate,
+    return training_source(recipe).batches(run, pairs)
+
+
+def held_out_pairs(recipe: Recipe, run: RunContext) -> HeldOut | None:
+    """The pairs that validation looks at; None for data without a validation split."""
+    wanted = recipe.validation
+    return _held_out_source(recipe).held_out(run, pairs=wanted.pairs, at_once=wanted.pairs_per_batch)
+
+
+def final_pairs(recipe: Recipe, run: RunContext) -> HeldOut | None:
+    """The test pairs that the best checkpoint is scored on at the end; None where the recipe wants none."""
+    wanted = recipe.validation
+    if wanted.test_pairs is None:
+        return None
+    source = _held_out_source(recipe)
+    found = source.held_out(run, pairs=wanted.test_pairs, at_once=wanted.pairs_per_batch, split="test")
+    if found is None:
+        raise ConfigError("validation.test_pairs: the data have no test split that could be scored on")
+    return found
+
+
+def _held_out_source(recipe: Recipe) -> Source:
+    data = recipe.validation.data or recipe.data
+    if isinstance(recipe.stage.objective, PictureTextSettings):
+        return _image_texts(data)
+    return pairs_of(data, for_validation=recipe.validation.data is not None)
+
+
+def training_source(recipe: Recipe) -> Source:
+    """The recipe's data as its objective reads them."""
+    objective = recipe.stage.objective
+
+    def leaf(data: PlainSettings) -> Source:
+        if isinstance(objective, PclPretrainSettings):
+            return _tasks(data, recipe, objective)
+        if isinstance(objective, PictureTextSettings):
+            return _augmented(_image_texts(data), recipe)
+        return _augmented(_pairs(data), recipe)
+
+    return _mixed(recipe.data, leaf)
+
+
+def pairs_of(data: AnySettings, *, for_validation: bool = False) -> Source:
+    """The data as they are; `for_validation` says that they were named for it, so that their own pairs are meant."""
+    return _mixed(data, partial(_pairs, for_validation=for_validation))
+
+
+def scenes_of(data: AnySettings) -> StreamSource:
+    """The generated scenes that the data are, else those of the benchmark."""
+    return data if isinstance(data, StreamSource) else StreamSource(kind="stream")
+
+
+def _mixed(data: AnySettings, leaf: Callable[[PlainSettings], Source]) -> Source:
+    if isinstance(data, MixedSource):
+        return Mixture(sources=[leaf(each) for each in data.sources], weights=data.weights)
+    return leaf(data)
+
+
+def _pairs(data: PlainSettings, *, for_validation: bool = False) -> Source:
+    if isinstance(data, StreamSource):
+        return _scenes(data)
+    if isinstance(data, FeatureSource):
+        return _features(data, for_validation=for_validation)
+    if isinstance(data, EverydaySource):
+        return EverydayPairs(
+            library=Path(data.library),
+            split=data.split,
+            shares=SHARES | data.shares,
+            most_objects=data.most_objects,
+            most_backgrounds=data.most_backgrounds,
         )
-
-    def kept_facts(self, scenes: int) -> dict[str, Any]:
-        """What kept scenes depend on beside their settings."""
-        return {"scenes": scenes, "size": self.start.settings.vision.image_size, "grid": self.grid}
-
-    def stream(self, settings: StreamSource, pairs: int, seed: int | None = None) -> SceneStream:
-        """The generated stream of this process; with a seed of its own, one that all processes share."""
-        if pairs % 2:
-            raise ConfigError(f"scenes give a change and a distractor each: {pairs} pairs a batch are not even")
-        height, width = self.start.settings.vision.image_size
-        return SceneStream(
-            settings.scene_settings(),
-            device=self.device_name,
-            seed=self.recipe.seed if seed is None else seed,
-            scenes_per_batch=pairs // 2,
-            rank=self.rank if seed is None else 0,
-            world_size=self.processes if seed is None else 1,
-            width=width,
-            height=height,
-            grid=self.grid,
-            quality=settings.quality,
-            plain_sentences=settings.sentences == "plain",
-        )
-
-    def everyday(self, settings: EverydaySource, pairs: int, *, split: str = "train") -> EverydayStream:
-        """Everyday pairs of this process; all processes share those of other splits."""
-        library = read_library(
-            Path(settings.library),
-            split=settings.split,
-            device=self.device,
-            most_objects=settings.most_objects,
-            most_backgrounds=settings.most_backgrounds,
-        )
-        return EverydayStream(
-            library,
-            pairs=pairs,
-            side=self.start.settings.vision.image_size[0],
-            grid=self.grid,
-            seed=self.recipe.seed,
-            split=split,
-            rank=self.rank if split == "train" else 0,
-            processes=self.processes if split == "train" else 1,
-            shares=SHARES | settings.shares,
-        )
-
-    def rows(self, settings: DatasetSource, pairs: int, *, shuffle: bool = True) -> DiskSource:
-        """Rows of a data set on disk, in another order every epoch or as they stand."""
-        return DiskSource(
-            settings.path,
-            settings.split,
-            tokenizer=self.start.tokenizer,
-            image_size=self.start.settings.vision.image_size,
-            batch=pairs,
-            seed=self.recipe.seed,
-            rank=self.rank if shuffle else 0,
-            world_size=self.processes if shuffle else 1,
-            shuffle=shuffle,
-            workers=settings.workers,
-            cache_dir=settings.cache,
-            max_words=self.max_words,
-            grid=self.grid,
-            protocol=settings.protocol,
-            unit=settings.unit if shuffle else "pairs",
-            device=self.device,
-        )
-
-    def features(self, settings: FeatureSource, pairs: int) -> FeatureBatches:
-        """Rows of a feature folder."""
-        return FeatureBatches(
-            self.feature_store(settings),
-            tokenizer=self.start.tokenizer,
-            max_words=self.max_words,
-            pad=self.start.settings.vocabulary.pad,
-            batch=pairs,
-            unit=settings.unit,
-            seed=self.recipe.seed,
-            rank=self.rank,
-            world_size=self.processes,
-        )
-
-    def feature_store(self, settings: FeatureSource) -> FeatureStore:
-        """The features on disk, if they are of this model's own frozen network."""
-        network = frozen_network(self.start.model)
-        if network is None:
-            raise ConfigError("features from disk need a frozen resnet (model.vision.freeze_backbone)")
-        if settings.scenes is not None:
-            self._make_features(settings, settings.scenes)
-        return FeatureStore(settings.path, backbone=network.fingerprint(), device=self.device)
-
-    def _make_features(self, settings: FeatureSource, scenes: int) -> None:
-        folder = Path(settings.path)
-        if (folder / FACTS).exists():
-            return
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with only_one_process(folder.with_name(f".{folder.name}.lock")):
-            if not (folder / FACTS).exists():  # another process may have made them while this one waited
-                eyes = Eyes.of(self.start, self.device_name)
-                scene_features(folder, eyes, settings.of, task=settings.task, scenes=scenes, seed=settings.seed)
-
-    @property
-    def max_words(self) -> int:
-        """Longest caption in tokens."""
-        return min(self.recipe.stage.max_words, self.start.settings.text.context)
-
-    def known_types(self, batch: PairBatch) -> PairBatch:
-        """Change types that the model has no name for count as unknown, unless it only tells change from none."""
-        kinds = len(self.start.settings.heads.change_types)
-        if kinds == 2:
-            return replace(batch, change_type=batch.change_type.clamp(max=1))
-        known = batch.change_type < kinds
-        return replace(batch, change_type=torch.where(known, batch.change_type, -1))
-
-    def translation(self) -> Callable[[PairBatch], PairBatch] | None:
-        words = self.scene_words()
-        return None if words is None else words.translate
-
-    def scene_words(self) -> WordTable | None:
-        """Scene words into the model's; None where they are the same and all fit."""
-        vocabulary = self.start.settings.vocabulary
-        same = vocabulary.size == len(TOKENS) and self.start.tokenizer.id_to_token(len(TOKENS) - 1) == TOKENS[-1]
-        if same and self.max_words >= MAX_WORDS:
-            return None
-        return WordTable(self.start.tokenizer, vocabulary, context=self.max_words)
-
-    def _augmentation(self) -> Callable[[PairBatch], PairBatch]:
-        settings, grid = self.recipe.augment, self.grid
-        words = PlaceWords.of(self.start.tokenizer).to(self.device) if settings.symmetries else None
-
-        def apply(batch: PairBatch) -> PairBatch:
-            batch = batch if words is None else mirror_and_turn(batch, words, grid=grid)
-            return augment(batch, settings, grid=grid) if settings.repaints else batch
-
-        return torch.compile(apply, dynamic=False) if self.recipe.stage.compile else apply
+    return ImageFolder(
+        path=data.path,
+        split=data.split,
+        held_out_split=data.split if for_validation else "val",
+        protocol=data.protocol,
+        cache=data.cache,
+        unit=data.unit,
+        workers=data.workers,
+    )
 
 
-class SceneBatches:
-    """The generated stream as a source."""
+def _scenes(data: StreamSource) -> LiveScenes:
+    rules, plain = data.scene_settings(), data.sentences == "plain"
+    if data.kept is None:
+        return LiveScenes(rules=rules, quality=data.quality, plain=plain)
+    return KeptScenes(
+        rules=rules,
+        quality=data.quality,
+        plain=plain,
+        folder=Path(data.kept),
+        scenes=data.kept_scenes,
+        made_of=data.model_dump(mode="json", exclude={"kept", "kept_scenes"}),
+    )
 
-    paired = True
-    shares_before = True
 
-    def __init__(self, stream: SceneStream, translate: Callable[[PairBatch], PairBatch] | None) -> None:
-        self.stream, self.translate = stream, translate
+def _features(data: FeatureSource, *, for_validation: bool = False) -> FeatureFolder:
+    make = None if data.scenes is None else partial(_make_features, data, data.scenes)
+    return FeatureFolder(path=Path(data.path), unit=data.unit, holds_out=for_validation, make=make)
 
-    def next_batch(self) -> PairBatch:
-        """Fresh scenes: each a change row and a distractor row."""
-        batch = PairBatch(**as_dict(next(self.stream)))
-        return batch if self.translate is None else self.translate(batch)
 
-    def state_dict(self) -> dict[str, Any]:
-        """Where the stream stands."""
-        return self.stream.state_dict()
+def _make_features(data: FeatureSource, scenes: int, folder: Path, run: RunContext) -> None:
+    eyes = Eyes.of(run.start, run.device_name)
+    scene_features(folder, eyes, data.of, task=data.task, scenes=scenes, seed=data.seed)
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from `state_dict`."""
-        self.stream.load_state_dict(state)
+
+def _image_texts(data: AnySettings) -> ImageTexts:
+    if not isinstance(data, StreamSource):
+        raise ConfigError("picture-text reads generated scenes: set data.kind to stream, and leave validation.data out")
+    return ImageTexts(rules=data.scene_settings(), quality=data.quality)
+
+
+def _augmented(source: Source, recipe: Recipe) -> Source:
+    settings = recipe.augment
+    if not settings.active:
+        return source
+    if isinstance(source, FeatureFolder) and settings.repaints:
+        raise ConfigError("augment: features of images can be mirrored and turned (symmetries), nothing else")
+    augmentation = partial(_augmentation, settings, bool(recipe.stage.compile))
+    return Augmented(source=source, augmentation=augmentation, mirrors=settings.symmetries)
+
+
+def _augmentation(settings: AugmentSettings, compiled: bool, run: RunContext) -> Callable[[PairBatch], PairBatch]:
+    grid = run.grid
+    words = PlaceWords.of(run.start.tokenizer).to(run.device) if settings.symmetries else None
+
+    def apply(batch: PairBatch) -> PairBatch:
+        batch = batch if words is None else mirror_and_turn(batch, words, grid=grid)
+        return augment(batch, settings, grid=grid) if settings.repaints else batch
+
+    return torch.compile(apply, dynamic=False) if compiled else apply
+
+
+def _tasks(data: PlainSettings, recipe: Recipe, objective: PclPretrainSettings) -> Source:
+    """IDC-PCL's tasks on the captions of the data, or on their classes."""
+    task = _task(data)
+    if task == "classes" and isinstance(data, FeatureSource):
+        return ImageClasses(open=partial(classes_of_features, _features(data)))
+    if task == "classes" and isinstance(data, DatasetSource):
+        opened = partial(classes_of_folder, data.path, data.split, data.cache)
+        return ImageClasses(open=opened)
+    return PretrainingTasks(
+        source=_augmented(_pairs(data), recipe),
+        weights=objective.tasks.model_dump(),
+        plan=NegativePlan(counts=objective.negatives, denials=objective.denials),
+        single=task == "single",
+    )
+
+
+def _task(data: PlainSettings) -> str:
+    if isinstance(data, DatasetSource):
+        return data.task
+    if not isinstance(data, FeatureSource):
+        return "pairs"
+    made = data.scenes is None or (Path(data.path) / FACTS).exists()
+    return read_facts(data.path).task if made else data.task

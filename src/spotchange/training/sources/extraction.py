@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -18,9 +18,9 @@ from spotchange.data.caches.flatfile import FlatFile
 from spotchange.data.caches.images import open_cache
 from spotchange.data.caches.index import RowIndex
 from spotchange.data.caches.reader import pair_up
-from spotchange.data.metadata import read_rows
+from spotchange.data.metadata import numbered_classes
 from spotchange.data.protocols import get_protocol
-from spotchange.errors import ConfigError, DataError
+from spotchange.errors import ConfigError
 from spotchange.language.descriptions import describe_picture, object_classes
 from spotchange.language.writer import captions_text, write_captions
 from spotchange.models.vision.preprocess import Preprocessor
@@ -30,7 +30,9 @@ from spotchange.scenes.export import object_boxes
 from spotchange.scenes.pictures import draw_pictures
 from spotchange.scenes.sampler import World
 from spotchange.scenes.stream import PLAIN_CHOICES, plainest, world_seed
-from spotchange.training.start import Start
+
+if TYPE_CHECKING:
+    from spotchange.training.start import Start
 
 CAPTIONS_A_PAIR = 3
 _SCENES_AT_ONCE, _PICTURES_AT_ONCE = {"cpu": 8, "cuda": 256}, {"cpu": 16, "cuda": 512}
@@ -157,14 +159,7 @@ def dataset_features(
 def _dataset_rows(
     source: DatasetSource, index: RowIndex, chosen: np.ndarray, grid: tuple[int, int]
 ) -> list[FeatureRow]:
-    classes: dict[int, int] = {}
-    if source.task == "classes":
-        found = [row.extra.get("class_id") for row in read_rows(source.path, source.split, check_files=False)]
-        if not all(isinstance(each, int) for each in found):
-            raise DataError(f"{source.path} has rows without a column class_id", hint="it cannot serve for classes")
-        # Numbers from 0 on, whatever the set calls its classes.
-        known = {each: number for number, each in enumerate(sorted({int(str(each)) for each in found}))}
-        classes = {row: known[int(str(each))] for row, each in enumerate(found)}
+    classes = numbered_classes(source.path, source.split) if source.task == "classes" else None
     protocol = get_protocol(source.protocol)
     columns = {name: index.column(name) for name in ("before", "after", "change_type", "scene")}
     touched = index.change_mask(chosen, grid) if index.has_masks else [None] * len(chosen)
@@ -175,7 +170,7 @@ def _dataset_rows(
             captions=tuple(protocol.references(index.captions(int(row)))),
             change_type=int(columns["change_type"][row]),
             scene=int(columns["scene"][row]),
-            class_id=classes.get(int(row), -1),
+            class_id=-1 if classes is None else classes[int(row)],
             changed=None if cells is None else tuple(tuple(np.flatnonzero(side).tolist()) for side in cells),
         )
         for row, cells in zip(chosen.tolist(), touched, strict=True)

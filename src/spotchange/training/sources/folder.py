@@ -1,22 +1,30 @@
-"""Batches of a data set on disk, endless, shuffled alike for everyone, and resumable at any pair."""
+"""A data set on disk as a source: images decoded once, shuffled alike for everyone, resumable at any pair."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from spotchange.config.sources import Unit
+from spotchange.data import list_splits, read_rows
 from spotchange.data.caches.images import open_cache
-from spotchange.data.caches.index import Numbers
+from spotchange.data.caches.index import Numbers, RowIndex
 from spotchange.data.caches.reader import PairReader
+from spotchange.data.negatives.retrieval import NegativeWriter
+from spotchange.data.protocols import get_protocol
 from spotchange.errors import ConfigError, DataError
 from spotchange.pairs import PairBatch
+from spotchange.training.sources.combined import ChangedBatches
+from spotchange.training.sources.interface import HeldOut, NegativePlan, Negatives, RunContext
 from spotchange.training.sources.memory import fits_on
+from spotchange.training.sources.negatives import WrittenNegatives
+from spotchange.training.sources.order import EpochOrder
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -24,14 +32,80 @@ if TYPE_CHECKING:
 _AHEAD = 2  # batches a worker prepares before they are asked for
 
 
-class DiskSource:
+@dataclass(frozen=True, kw_only=True)
+class ImageFolder:
+    """A split of a data set, decoded once into a memory-mapped cache."""
+
+    path: str
+    split: str
+    held_out_split: str
+    """Whose first pairs validation looks at."""
+    protocol: str = "pairs"
+    cache: str | None = None
+    unit: Unit = "pairs"
+    """What an epoch runs over."""
+    workers: int = 2
+
+    def captions(self) -> Iterator[str]:
+        for row in read_rows(self.path, self.split, check_files=False):
+            yield from row.captions
+
+    def batches(self, run: RunContext, pairs: int) -> ChangedBatches:
+        return ChangedBatches(self._open(run, self.split, pairs), run.known_types)
+
+    def held_out(self, run: RunContext, *, pairs: int, at_once: int, split: str = "val") -> HeldOut | None:
+        chosen = self.held_out_split if split == "val" else split
+        if chosen not in (*list_splits(self.path), self.split):
+            return None
+        source = self._open(run, chosen, at_once, once=True)
+        batches, references = [], []
+        for rows, batch in source.one_pass(pairs):
+            batches.append(run.known_types(batch))
+            references += [source.references(int(row)) for row in rows]
+        source.close()
+        return HeldOut(batches=batches, references=references)
+
+    def negatives(self, run: RunContext, plan: NegativePlan, *, mirrored: bool = False) -> Negatives:
+        rows = [row.captions for row in read_rows(self.path, self.split, check_files=False)]
+        every = [caption for captions in rows for caption in captions]
+        writer = NegativeWriter(every, counts=plan.counts, denials=plan.denials)
+        if mirrored:
+            return WrittenNegatives(writer, run.coder(), truths=rows)
+        height, width = run.image_size
+        index = RowIndex(open_cache(self.path, self.split, height=height, width=width, cache_dir=self.cache))
+        references = get_protocol(self.protocol).references
+        return WrittenNegatives(
+            writer, run.coder(), truths=rows, caption_at=lambda row, place: references(index.captions(row))[place]
+        )
+
+    def _open(self, run: RunContext, split: str, pairs: int, *, once: bool = False) -> FolderBatches:
+        """In another order every epoch, this process's part; or, to be read once, all as they stand."""
+        return FolderBatches(
+            self.path,
+            split,
+            tokenizer=run.start.tokenizer,
+            image_size=run.image_size,
+            batch=pairs,
+            seed=run.seed,
+            rank=0 if once else run.rank,
+            world_size=1 if once else run.processes,
+            shuffle=not once,
+            workers=self.workers,
+            cache_dir=self.cache,
+            max_words=run.max_words,
+            grid=run.grid,
+            protocol=self.protocol,
+            unit="pairs" if once else self.unit,
+            device=run.device,
+        )
+
+
+class FolderBatches:
     """Endless batches of one split, from pictures decoded once.
 
     A *unit* is a pair, or, in a set where every scene has a change and a distractor, these two as rows 2k and
-    2k + 1 (`paired`). Every epoch visits all units once, in an order that depends on seed and epoch only; batches
-    run on across the border of epochs, so none is cut short and none is left out. One caption a pair is drawn
-    anew each epoch; or a unit is visited once for each of its sentences (`unit`). Processes take turns: rank r of w
-    gets batches r, r + w and so on.
+    2k + 1 (`paired`). Units come in the order of `EpochOrder`; one caption per pair is drawn anew each epoch, or a
+    unit is visited once for each of its sentences (`unit`).
     """
 
     def __init__(
@@ -102,18 +176,21 @@ class DiskSource:
             raise DataError(f"{data_dir} has no readable pair in '{split}'")
         if batch < 1 or batch % self.units.shape[1]:
             raise ConfigError(f"a batch of {batch} pairs does not hold change and distractor pairs in equal number")
-        if not 0 <= rank < world_size:
-            raise ConfigError(f"rank {rank} is not one of {world_size}")
         self._visits: Numbers = self.units
         self._sentence: Numbers | None = None
         if unit != "pairs":
             self._visits, self._sentence = self._every_sentence()
+        self._order = EpochOrder(
+            len(self._visits),
+            batch // self.units.shape[1],
+            seed=seed,
+            rank=rank,
+            processes=world_size,
+            draws=len(self._reader),
+            shuffle=shuffle,
+        )
         if shuffle and fits_on(self._device, self._reader.picture_bytes):  # many epochs lie ahead
             self._reader.keep_pictures_on(self._device)
-        self._units_per_batch = batch // self.units.shape[1]
-        self._rank, self._world_size, self._seed, self._shuffle = rank, world_size, seed, shuffle
-        self._plans: dict[int, tuple[Numbers, Numbers]] = {}
-        self._position = 0  # units that all processes together have been given
         self._pool = ThreadPoolExecutor(workers) if workers else None
         self._ahead: dict[int, Future[PairBatch]] = {}
         self._depth = _AHEAD * workers
@@ -129,30 +206,26 @@ class DiskSource:
     @property
     def epoch(self) -> float:
         """Epochs given so far."""
-        return self._position / len(self._visits)
+        return self._order.position / len(self._visits)
 
     def next_batch(self) -> PairBatch:
         """The next batch of this process."""
-        step = self._units_per_batch * self._world_size
-        batch = self._ahead.pop(self._position).result() if self._position in self._ahead else self._at(self._position)
-        self._position += step
+        position, step = self._order.position, self._order.step
+        batch = self._ahead.pop(position).result() if position in self._ahead else self._at(position)
+        self._order.position = position + step
         if self._pool is not None:
-            for position in range(self._position, self._position + self._depth * step, step):
-                if position not in self._ahead:
-                    self._ahead[position] = self._pool.submit(self._at, position)
+            for ahead in range(position + step, position + step + self._depth * step, step):
+                if ahead not in self._ahead:
+                    self._ahead[ahead] = self._pool.submit(self._at, ahead)
         return self._on_device(batch)
 
     def state_dict(self) -> dict[str, Any]:
         """Where the source stands; holds for any batch size and any number of processes."""
-        return {"position": self._position, "seed": self._seed, "units": len(self._visits)}
+        return self._order.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on exactly where `state_dict` was taken."""
-        mine = self.state_dict()
-        for name in ("seed", "units"):
-            if state[name] != mine[name]:
-                raise DataError(f"cannot resume: the data had {name} {state[name]}, now it has {mine[name]}")
-        self._position = int(state["position"])
+        self._order.load_state_dict(state)
         self._forget_ahead()
 
     def one_pass(self, pairs: int | None = None) -> Iterator[tuple[Numbers, PairBatch]]:
@@ -161,7 +234,7 @@ class DiskSource:
         Independent of the endless batches; a caption is the row's first. `references(row)` gives all.
         """
         rows = self.units.reshape(-1)[:pairs]
-        size = self._units_per_batch * self.units.shape[1]
+        size = self._order.per_batch * self.units.shape[1]
         for start in range(0, len(rows), size):
             chosen = rows[start : start + size]
             yield chosen, self._on_device(self._reader.read(chosen, np.zeros(len(chosen), dtype=np.int64)))
@@ -182,31 +255,15 @@ class DiskSource:
         self._ahead.clear()
 
     def _at(self, position: int) -> PairBatch:
-        places = position + self._rank * self._units_per_batch + np.arange(self._units_per_batch)
         rows, draws = [], []
-        for epoch, place in zip(*np.divmod(places, len(self._visits)), strict=True):
-            order, draw = self._plan(int(epoch))
-            chosen = self._visits[order[place]]
-            drawn = draw[chosen]
+        for stretch in self._order.at(position):
+            chosen = self._visits[stretch.units]  # (units, rows per unit)
+            drawn = stretch.draws[chosen]
             if self._sentence is not None:
-                drawn[0] = self._sentence[order[place]]
-            rows.append(chosen)
-            draws.append(drawn)
+                drawn[:, 0] = self._sentence[stretch.units]
+            rows.append(chosen.reshape(-1))
+            draws.append(drawn.reshape(-1))
         return self._reader.read(np.concatenate(rows), np.concatenate(draws))
-
-    def _plan(self, epoch: int) -> tuple[Numbers, Numbers]:
-        """The order of units in an epoch, and for every row a number that decides which caption is taken."""
-        plan = self._plans.get(epoch)
-        if plan is None:
-            units, rows = len(self._visits), len(self._reader)
-            if self._shuffle:
-                chance = np.random.default_rng([self._seed, epoch])
-                plan = chance.permutation(units), chance.integers(2**31, size=rows)
-            else:
-                plan = np.arange(units), np.full(rows, epoch)
-            # Batches prepared ahead may lie on both sides of an epoch's border: keep the neighbours.
-            self._plans = {old: kept for old, kept in self._plans.items() if abs(old - epoch) <= 1} | {epoch: plan}
-        return plan
 
     def _every_sentence(self) -> tuple[Numbers, Numbers]:
         """Units as often as their first pair has sentences, and which of these is meant."""

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from spotchange.config.model import VocabularySettings
-from spotchange.language.vocabulary import BOS_ID, EOS_ID, SPECIAL_TOKENS, TOKENS
+from spotchange.language import BOS_ID, EOS_ID, SPECIAL_TOKENS, TOKENS
 from spotchange.pairs import PairBatch
 
 if TYPE_CHECKING:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from spotchange.config.objectives import PclTaskWeights
 from spotchange.pairs import PairBatch
-from spotchange.training.sources.base import BatchSource
+from spotchange.training.sources.interface import (
+    Batches,
+    HeldOut,
+    NegativePlan,
+    Negatives,
+    NoNegatives,
+    RunContext,
+    Source,
+)
 
 MLM, MVCL, FDA, CLASSES = "mlm", "mvcl", "fda", "classes"
 
@@ -27,8 +34,8 @@ class TaskBatch:
     pairs: PairBatch
     single: bool = False
     """Single pictures with captions: only `before` is read."""
-    shared_before: bool = False
-    """Rows 2k and 2k + 1 show the same picture before, which need be seen only once."""
+    shares_before: bool = False
+    """Rows 2k and 2k + 1 show the same image before, which need be encoded only once."""
     negative_ids: Tensor | None = None  # int64 (N, negatives, words)
     negative_mask: Tensor | None = None  # bool (N, negatives, words)
     class_ids: Tensor | None = None  # int64 (N, 2): the classes of before and after
@@ -37,26 +44,46 @@ class TaskBatch:
         return len(self.pairs)
 
 
-class TaskBatches:
-    """A source of captions with a task drawn for every batch, by weight; every process draws the same.
+@dataclass(frozen=True, kw_only=True)
+class PretrainingTasks(NoNegatives):
+    """A source of captions with a task drawn for every batch."""
 
-    `negatives` gives false sentences for the captions of a batch, ids and mask; it is asked in steps that need them.
+    source: Source
+    weights: Mapping[str, float]
+    plan: NegativePlan
+    """Hard negatives for each caption."""
+    single: bool
+    """Whether its rows are single images."""
+
+    def captions(self) -> Iterable[str]:
+        return self.source.captions()
+
+    def batches(self, run: RunContext, pairs: int) -> TaskBatches:
+        needed = self.weights[FDA] > 0
+        return TaskBatches(
+            self.source.batches(run, pairs),
+            self.weights,
+            seed=run.seed,
+            single=self.single,
+            negatives=self.source.negatives(run, self.plan) if needed else _none_needed,
+        )
+
+    def held_out(self, run: RunContext, *, pairs: int, at_once: int, split: str = "val") -> HeldOut | None:
+        return self.source.held_out(run, pairs=pairs, at_once=at_once, split=split)
+
+
+class TaskBatches:
+    """Batches with a task drawn for each, by weight; every process draws the same.
+
+    `negatives` gives false sentences for the captions of a batch; it is asked in steps that need them.
     """
 
     def __init__(
-        self,
-        source: BatchSource,
-        weights: PclTaskWeights,
-        *,
-        seed: int,
-        single: bool,
-        shared_before: bool = False,
-        negatives: Callable[[PairBatch], tuple[Tensor, Tensor]],
+        self, source: Batches, weights: Mapping[str, float], *, seed: int, single: bool, negatives: Negatives
     ) -> None:
         self.source, self.single, self.negatives = source, single, negatives
-        self.shared_before = shared_before
         self.paired, self.shares_before = source.paired, source.shares_before
-        self._weights = torch.tensor([weights.mlm, weights.mvcl, weights.fda], dtype=torch.float64)
+        self._weights = torch.tensor([weights[task] for task in (MLM, MVCL, FDA)], dtype=torch.float64)
         self._generator = torch.Generator().manual_seed(seed)
 
     def next_batch(self) -> TaskBatch:
@@ -68,7 +95,7 @@ class TaskBatches:
             task=task,
             pairs=pairs,
             single=self.single,
-            shared_before=self.shared_before,
+            shares_before=self.shares_before,
             negative_ids=ids,
             negative_mask=mask,
         )
@@ -81,3 +108,7 @@ class TaskBatches:
         """Go on from `state_dict`."""
         self.source.load_state_dict(state["source"])
         self._generator.set_state(state["draw"])
+
+
+def _none_needed(batch: PairBatch) -> tuple[Tensor, Tensor]:
+    raise AssertionError("the task fda has no weight and is never drawn")
