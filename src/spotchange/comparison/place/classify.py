@@ -7,13 +7,13 @@ from typing import Any
 import cv2
 import numpy as np
 
-from spotchange.comparison.colours import change_of, name_of, unpack
-from spotchange.comparison.parts import describe_parts
-from spotchange.comparison.patches import Patch, main_colour
-from spotchange.comparison.places import distance, place, with_article
-from spotchange.comparison.regions import around, bounds, moved_by
+from spotchange.comparison.layout.positions import distance, place, with_article
+from spotchange.comparison.layout.regions import around, bounds, moved_by
+from spotchange.comparison.place.colours import change_of, name_of, unpack
+from spotchange.comparison.place.parts import describe_parts
+from spotchange.comparison.place.patches import Patch, main_colour
+from spotchange.comparison.place.textlike import looks_like_text
 from spotchange.comparison.result import Finding
-from spotchange.comparison.textlike import looks_like_text
 from spotchange.results import Box
 
 NEARLY_ALL = 0.93  # of the pixels an explanation must cover to be believed at once
