@@ -118,8 +118,8 @@ def parse_row(line: bytes | str, folder: Path, *, captions_needed: bool = True) 
         raise DataError(f"a row must be an object, not {type(values).__name__}")
     return Row(
         id=_id(values.pop("id", None)),
-        before_file_name=_file_name(values, "before_file_name"),
-        after_file_name=_file_name(values, "after_file_name"),
+        before_file_name=_file_name(values, "before"),
+        after_file_name=_file_name(values, "after"),
         captions=_captions(values.pop("captions", None), needed=captions_needed),
         change_type=_text(values, "change_type"),
         facts=_facts(values.pop("facts", None)),
@@ -140,8 +140,10 @@ def _id(value: Any) -> str:
     return value
 
 
-def _file_name(values: dict[str, Any], name: str) -> str:
-    value = _text(values, name)
+def _file_name(values: dict[str, Any], side: str) -> str:
+    """`before_file_name`, or `before` alone, as manifests written by hand have it."""
+    name = f"{side}_file_name"
+    value = _text(values, name if name in values else side)
     if value is None:
         raise DataError(f"'{name}' is missing")
     return value

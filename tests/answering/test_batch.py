@@ -11,7 +11,7 @@ import pytest
 from PIL import Image, ImageDraw
 
 from spotchange.answering import CaptionOptions, load
-from spotchange.answering.batch import NamedPair, write_results
+from spotchange.answering.batch import NamedPair, pairs_from_folders, pairs_from_manifest, unpaired, write_results
 from spotchange.answering.fingerprint import asked_fingerprint
 from spotchange.errors import InputError
 from spotchange.images import images_in
@@ -20,6 +20,7 @@ from spotchange.images import images_in
 def draw(path: Path, color: str) -> Path:
     picture = Image.new("RGB", (96, 64), "gray")
     ImageDraw.Draw(picture).rectangle((10, 10, 50, 50), fill=color)
+    path.parent.mkdir(exist_ok=True)
     picture.save(path)
     return path
 
@@ -130,3 +131,18 @@ def test_half_written_files_are_no_pictures(tmp_path: Path) -> None:
     draw(tmp_path / ".a.x1y2z3w4.png", "red")
     (tmp_path / "folder.png").mkdir()
     assert images_in(tmp_path) == {"a.png"}
+
+
+def test_pictures_without_a_partner_are_named(tmp_path: Path) -> None:
+    for side, names in (("a", ("both.png", "gone.png")), ("b", ("both.png", "new.png"))):
+        for name in names:
+            draw(tmp_path / side / name, "red")
+    assert [path.name for path in unpaired(tmp_path / "a", tmp_path / "b")] == ["gone.png", "new.png"]
+    assert [pair.id for pair in pairs_from_folders(tmp_path / "a", tmp_path / "b")] == ["both.png"]
+
+
+def test_a_manifest_may_say_before_and_after(tmp_path: Path) -> None:
+    manifest = tmp_path / "pairs.jsonl"
+    manifest.write_text('{"id": "1", "before": "x.png", "after": "y.png"}\n')
+    (pair,) = pairs_from_manifest(manifest)
+    assert (pair.before, pair.after) == (tmp_path / "x.png", tmp_path / "y.png")

@@ -47,6 +47,12 @@ def pairs_from_folders(before: Path, after: Path) -> list[NamedPair]:
     return [NamedPair(id=name, before=before / name, after=after / name) for name in names]
 
 
+def unpaired(before: Path, after: Path) -> list[Path]:
+    """Pictures of either folder that have no partner in the other."""
+    there, here = images_in(before), images_in(after)
+    return [*(before / name for name in sorted(there - here)), *(after / name for name in sorted(here - there))]
+
+
 def caption_pairs(
     captioner: Captioner, pairs: Sequence[NamedPair], *, options: CaptionOptions, batch_size: int
 ) -> Iterator[dict[str, Any]]:

@@ -28,6 +28,9 @@ HOT = 0.5  # heat of a patch that belongs to a region
 UNFAMILIAR = (
     "these pictures are far from what the model was trained on; the answer compares their pixels and names no objects"
 )
+UNCALIBRATED = (
+    "this model is not calibrated: it does not notice pictures it does not know (spotchange models calibrate)"
+)
 IN_DOUBT = "the model's own words disagreed with its change score; look at the pictures"
 
 
@@ -139,7 +142,7 @@ class ModelAnswerer:
             alternatives=tuple(each for each in candidates if each.text != best.text),
             regions=_regions(heat, pair) if changed else (),
             familiarity=None if familiarity is None else round(familiarity, 4),
-            warnings=() if best in candidates else (IN_DOUBT,),
+            warnings=((() if best in candidates else (IN_DOUBT,)) + (() if self.familiarity else (UNCALIBRATED,))),
         )
         return Answer(result=result, heat=heat, pair=pair)
 

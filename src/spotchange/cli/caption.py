@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from spotchange.answering.batch import NamedPair
 
 BATCH_SIZE = 16
-MANIFEST = "Caption every line of this file: JSON with id, before_file_name and after_file_name, relative to the file."
+MANIFEST = "Caption every line of this file: JSON with id, before, after (or before_file_name ...)."
 
 
 def caption(
@@ -91,13 +91,18 @@ def parse_box(text: str) -> Box:
 
 
 def _named_pairs(before: Path | None, after: Path | None, pairs: Path | None) -> list[NamedPair]:
-    from spotchange.answering.batch import pairs_from_folders, pairs_from_manifest
+    from spotchange.answering.batch import pairs_from_folders, pairs_from_manifest, unpaired
 
     if pairs is not None:
         return pairs_from_manifest(pairs)
     assert before is not None
     assert after is not None
-    return pairs_from_folders(before, after)
+    named = pairs_from_folders(before, after)
+    alone = unpaired(before, after)
+    if alone:
+        listed = ", ".join(str(path) for path in alone[:5]) + (", ..." if len(alone) > 5 else "")
+        notes().print(f"warning: {len(alone)} pictures have no partner: {listed}", markup=False, soft_wrap=True)
+    return named
 
 
 def _check_outputs(

@@ -92,7 +92,7 @@ class RowReader:
                     except DataError as error:
                         problem = RowProblem(self.path, number, error.message)
                         if not self._skip_bad:
-                            raise DataError(str(problem), hint="--skip-bad goes on without such rows") from error
+                            raise DataError(str(problem), hint="`spotchange data check` lists all such rows") from error
                         self.bad += 1
                         self._on_problem(problem)
                     else:

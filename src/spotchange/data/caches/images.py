@@ -118,7 +118,8 @@ def _build(
         if problems and not skip_bad:
             listed = "; ".join(problems[:5]) + ("; ..." if len(problems) > 5 else "")
             raise DataError(
-                f"{len(problems)} pictures cannot be read: {listed}", hint="--skip-bad goes on without them"
+                f"{len(problems)} pictures cannot be read: {listed}",
+                hint="`spotchange data cache DIR --skip-bad` goes on without them",
             )
         os.replace(building, final)
     except OSError as error:
