@@ -62,4 +62,4 @@ def test_unknown_ablation_lists_those_there_are(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.chdir(RECIPES.parent)
     result = invoke(ablate, "tabel5")
     assert isinstance(result.exception, SpotchangeError)
-    assert "clip4idc" in result.exception.hint
+    assert "table7" in result.exception.hint
