@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from spotchange.comparison import Comparison, ComparisonOptions, compare, read_picture
-from spotchange.comparison.regions import around, bounds
+from spotchange.comparison.layout.regions import around, bounds
 
 # What an honest answer from pixels alone can be called. A removed or hidden thing is gone either way; over another
 # flat colour, what came to lie on top cannot be told from a new colour.

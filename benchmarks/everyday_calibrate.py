@@ -14,7 +14,7 @@ import numpy as np
 
 from everyday_figures import noun_chances
 from spotchange.evaluation.everyday import fit_level, fit_temperature, fit_threshold, naming_at, softmax
-from spotchange.everyday.nouns import everyday_nouns
+from spotchange.everyday.language.nouns import everyday_nouns
 from spotchange.files import write_text
 
 FALSE_ALARMS = 0.02

@@ -15,9 +15,9 @@ import numpy as np
 import torch
 
 from spotchange.everyday.kinds import KINDS
+from spotchange.everyday.language.naming import SHOWN, hot_window
+from spotchange.everyday.language.nouns import everyday_nouns
 from spotchange.everyday.library import read_library
-from spotchange.everyday.naming import SHOWN, hot_window
-from spotchange.everyday.nouns import everyday_nouns
 from spotchange.everyday.stream import EverydayStream
 from spotchange.everyday.truth import cut_windows
 from spotchange.models.weights.folder import load_model

@@ -23,8 +23,8 @@ import yaml
 from PIL import Image
 
 from everyday_rooms import draw_room, patch_shape
-from spotchange.everyday.colours import main_colour
-from spotchange.everyday.nouns import everyday_nouns
+from spotchange.everyday.language.colours import main_colour
+from spotchange.everyday.language.nouns import everyday_nouns
 
 Row = dict[str, Any]
 _ROOMS = {"train": 320, "held-out": 80}

@@ -13,7 +13,7 @@ from spotchange.answering import Captioner
 from spotchange.answering.calibration import Calibration, Familiarity
 from spotchange.answering.interface import AnswererCard
 from spotchange.answering.model import ModelAnswerer
-from spotchange.answering.torch_runtime import TorchRuntime
+from spotchange.answering.runtimes.torch import TorchRuntime
 from spotchange.models.interface import DecodingOptions, Generated, VisualState
 
 

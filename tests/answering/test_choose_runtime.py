@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from spotchange.answering import choose_runtime
-from spotchange.answering.choose_runtime import chosen_runtime
+from spotchange.answering.runtimes import choose as choose_runtime
+from spotchange.answering.runtimes.choose import chosen_runtime
 from spotchange.errors import InputError, ModelError
 from spotchange.models.export.layout import MANIFEST
 
@@ -59,7 +59,7 @@ def test_what_cannot_be_is_refused(folder: Path, runtime: str, device: str, mess
 
 def test_asking_for_a_gpu_imports_no_torch() -> None:
     program = (
-        "import sys; from spotchange.answering.choose_runtime import cuda_is_there; cuda_is_there();"
+        "import sys; from spotchange.answering.runtimes.choose import cuda_is_there; cuda_is_there();"
         "sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0

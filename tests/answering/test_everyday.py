@@ -8,10 +8,10 @@ from spotchange.answering.everyday import EverydayAnswerer, cut_window
 from spotchange.answering.gate import EVERYDAY, MISSED, PIXELS, GatedAnswerer, route
 from spotchange.answering.interface import CaptionOptions
 from spotchange.answering.pair import ImagePair
-from spotchange.answering.torch_runtime import TorchRuntime
+from spotchange.answering.runtimes.torch import TorchRuntime
 from spotchange.config.model import ModelSettings
-from spotchange.everyday.naming import hot_window
-from spotchange.everyday.wording import build_tokenizer
+from spotchange.everyday.language.naming import hot_window
+from spotchange.everyday.language.wording import build_tokenizer
 from spotchange.models.build import build_model, preprocessor_for
 from spotchange.models.weights.folder import LoadedModel
 

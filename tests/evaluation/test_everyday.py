@@ -1,7 +1,7 @@
 import numpy as np
 
 from spotchange.evaluation.everyday import fit_level, fit_temperature, fit_threshold, naming_at, softmax
-from spotchange.everyday.nouns import everyday_nouns
+from spotchange.everyday.language.nouns import everyday_nouns
 
 TREE = everyday_nouns()
 

@@ -5,8 +5,8 @@ import os
 import pytest
 import torch
 
-from spotchange.everyday import compositing
-from spotchange.everyday.nuisances import grain_keys, noisy
+from spotchange.everyday.imaging import compositing
+from spotchange.everyday.imaging.nuisances import grain_keys, noisy
 from spotchange.everyday.sampling import draw_scenes
 from spotchange.everyday.scenes import HALF, TARGET
 
@@ -15,7 +15,7 @@ pytest.importorskip("triton", reason="Triton comes with torch for CUDA only")
 
 
 def test_kernels_do_what_the_steps_do(library):
-    from spotchange.everyday.compositing_kernel import compose_in_one_pass, finish_in_one_pass
+    from spotchange.everyday.imaging.compositing_kernel import compose_in_one_pass, finish_in_one_pass
 
     scenes = draw_scenes(library, torch.arange(16), seed=5)
     order = scenes.things.bottom.argsort(dim=2, stable=True)

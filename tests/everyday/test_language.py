@@ -1,13 +1,13 @@
 import torch
 
-from spotchange.everyday.checker import check
-from spotchange.everyday.compositing import compose
 from spotchange.everyday.facts import facts_of, visible
+from spotchange.everyday.imaging.compositing import compose
 from spotchange.everyday.kinds import KINDS
-from spotchange.everyday.naming import Name, fill
+from spotchange.everyday.language.checker import check
+from spotchange.everyday.language.naming import Name, fill
+from spotchange.everyday.language.sentences import write
+from spotchange.everyday.language.wording import FRAMES, TOKENS, build_tokenizer, frame_kind, frame_text, write_frames
 from spotchange.everyday.sampling import draw_scenes
-from spotchange.everyday.sentences import write
-from spotchange.everyday.wording import FRAMES, TOKENS, build_tokenizer, frame_kind, frame_text, write_frames
 
 SIDE = 96
 

@@ -1,6 +1,6 @@
 import numpy as np
 
-from spotchange.everyday.nouns import ROOT, everyday_nouns
+from spotchange.everyday.language.nouns import ROOT, everyday_nouns
 
 
 def test_every_noun_is_there_once_and_after_its_kind():

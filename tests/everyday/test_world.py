@@ -1,6 +1,6 @@
 import torch
 
-from spotchange.everyday.compositing import compose
+from spotchange.everyday.imaging.compositing import compose
 from spotchange.everyday.kinds import KIND_IDS, KINDS, OBJECT_KINDS
 from spotchange.everyday.sampling import draw_scenes
 from spotchange.everyday.scenes import TARGET

@@ -3,8 +3,8 @@ import torch.nn.functional as F
 
 from spotchange.config.model import ModelSettings
 from spotchange.everyday.kinds import KINDS
-from spotchange.everyday.nouns import everyday_nouns
-from spotchange.everyday.wording import TOKENS
+from spotchange.everyday.language.nouns import everyday_nouns
+from spotchange.everyday.language.wording import TOKENS
 from spotchange.models.build import build_model
 from spotchange.models.vision.efficientnet import ConvNorm, EfficientNetLite
 

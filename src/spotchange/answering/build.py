@@ -64,7 +64,7 @@ def model_answerer(
     model: str, *, device: str = "auto", threads: int | None = None, runtime: str = "auto"
 ) -> ModelAnswerer:
     """A model folder's network with its calibration."""
-    from spotchange.answering.choose_runtime import start_runtime
+    from spotchange.answering.runtimes.choose import start_runtime
 
     folder = model_folder(model)
     network = start_runtime(folder, runtime=runtime, device=device, threads=threads)
@@ -108,7 +108,7 @@ def _everyday_answerer(name: str, options: LoadOptions) -> Answerer:
 
 def _everyday(folder: Path, options: LoadOptions) -> Answerer:
     from spotchange.answering.everyday import EverydayAnswerer
-    from spotchange.answering.torch_runtime import choose_device
+    from spotchange.answering.runtimes.torch import choose_device
 
     return EverydayAnswerer.load(folder, device=choose_device(options.device))
 

@@ -18,12 +18,12 @@ from spotchange.answering.interface import Answer, AnswererCard, CaptionOptions,
 from spotchange.answering.pair import ImagePair
 from spotchange.answering.pixels import answer_identical
 from spotchange.answering.regions import boxes_of
-from spotchange.answering.runtime import Encoded, Floats
-from spotchange.answering.torch_runtime import TorchRuntime
+from spotchange.answering.runtimes.interface import Encoded, Floats
+from spotchange.answering.runtimes.torch import TorchRuntime
 from spotchange.everyday.kinds import OBJECT_KINDS
-from spotchange.everyday.naming import SHOWN, Name, fill, hot_window, name_of
-from spotchange.everyday.nouns import NounTree, everyday_nouns
-from spotchange.everyday.wording import FRAMES, frame_kind, plain_frame
+from spotchange.everyday.language.naming import SHOWN, Name, fill, hot_window, name_of
+from spotchange.everyday.language.nouns import NounTree, everyday_nouns
+from spotchange.everyday.language.wording import FRAMES, frame_kind, plain_frame
 from spotchange.models.interface import DecodingOptions
 from spotchange.results import Alternative, CaptionResult, Region
 

@@ -16,7 +16,7 @@ from spotchange.answering.interface import Answer, AnswererCard, CaptionOptions,
 from spotchange.answering.pair import ImagePair
 from spotchange.answering.pixels import answer_from_pixels, answer_identical
 from spotchange.answering.regions import boxes_of
-from spotchange.answering.runtime import Encoded, Floats, ModelRuntime
+from spotchange.answering.runtimes.interface import Encoded, Floats, ModelRuntime
 from spotchange.language import change_type_of, says_no_change
 from spotchange.models.interface import DecodingOptions
 from spotchange.results import Alternative, CaptionResult, Region

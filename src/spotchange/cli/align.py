@@ -24,7 +24,7 @@ def align(
         raise InputError(f"--out {out} must end in .png")
 
     from spotchange.answering import model_folder
-    from spotchange.answering.torch_runtime import choose_device
+    from spotchange.answering.runtimes.torch import choose_device
     from spotchange.files import atomic_path
     from spotchange.images import read_pair
     from spotchange.models.explain.attention import alignment_figure, word_alignment

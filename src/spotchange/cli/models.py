@@ -139,7 +139,7 @@ def _try(folder: Path, device: str) -> None:
     import torch
     from PIL import Image
 
-    from spotchange.answering.torch_runtime import choose_device
+    from spotchange.answering.runtimes.torch import choose_device
     from spotchange.models.weights.folder import load_model
 
     loaded = load_model(folder, device=choose_device(device))
@@ -168,7 +168,7 @@ def attention(
 ) -> None:
     """Draw where the class tokens look, before and after the pictures meet."""
     from spotchange.answering import model_folder
-    from spotchange.answering.torch_runtime import choose_device
+    from spotchange.answering.runtimes.torch import choose_device
     from spotchange.files import atomic_path
     from spotchange.images import read_pair
     from spotchange.models.explain.attention import attention_figure, attention_maps

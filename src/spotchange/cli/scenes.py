@@ -24,7 +24,7 @@ def nouns(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON: noun to what it is a kind of.")] = False,
 ) -> None:
     """List the nouns that everyday sentences may use, as a tree."""
-    from spotchange.everyday.nouns import everyday_nouns
+    from spotchange.everyday.language.nouns import everyday_nouns
 
     tree = everyday_nouns()
     if as_json:

@@ -7,24 +7,24 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from spotchange.comparison.across import describe_across
-from spotchange.comparison.boxes import describe_box
-from spotchange.comparison.classify import classify, likely, replaced
-from spotchange.comparison.found_again import found_again
-from spotchange.comparison.gaps import ROUNDING, Gap, describe_gaps, in_view
-from spotchange.comparison.grouping import joined_findings, ordered
+from spotchange.comparison.layout.across import describe_across
+from spotchange.comparison.layout.found_again import found_again
+from spotchange.comparison.layout.gaps import ROUNDING, Gap, describe_gaps, in_view
+from spotchange.comparison.layout.grouping import joined_findings, ordered
+from spotchange.comparison.layout.positions import place
+from spotchange.comparison.layout.rearranged import rearranged
+from spotchange.comparison.layout.regions import Frame, around, bounds, groups, lines_joined
+from spotchange.comparison.layout.rows import align
 from spotchange.comparison.options import ComparisonOptions
-from spotchange.comparison.parts import whole_lines
-from spotchange.comparison.patches import Patch, patch_at
 from spotchange.comparison.picture import Picture
-from spotchange.comparison.places import place
-from spotchange.comparison.reading import read_findings
-from spotchange.comparison.rearranged import rearranged
-from spotchange.comparison.regions import Frame, around, bounds, groups, lines_joined
+from spotchange.comparison.place.boxes import describe_box
+from spotchange.comparison.place.classify import classify, likely, replaced
+from spotchange.comparison.place.parts import whole_lines
+from spotchange.comparison.place.patches import Patch, patch_at
+from spotchange.comparison.place.reading import read_findings
 from spotchange.comparison.result import Finding
-from spotchange.comparison.rows import align
 from spotchange.comparison.verdict import Verdict
-from spotchange.comparison.whole import describe_frame, describe_size, describe_whole, everything
+from spotchange.comparison.whole.transforms import describe_frame, describe_size, describe_whole, everything
 from spotchange.results import Box
 
 NEARLY_ALL = 0.6  # of the pixels must differ before everything can

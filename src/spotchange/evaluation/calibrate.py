@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spotchange.answering.calibration import CALIBRATION_FILE, Calibration, Familiarity, expected_calibration_error
-from spotchange.answering.runtime import ModelRuntime
+from spotchange.answering.runtimes.interface import ModelRuntime
 from spotchange.charts import reliability
 from spotchange.data import Row
 from spotchange.errors import ModelError

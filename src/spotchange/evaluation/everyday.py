@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from spotchange.everyday.nouns import ROOT, NounTree
+from spotchange.everyday.language.nouns import ROOT, NounTree
 
 Floats = npt.NDArray[np.floating]
 Ints = npt.NDArray[np.integer]

@@ -15,7 +15,7 @@ from spotchange.images import read_pair
 if TYPE_CHECKING:
     from spotchange.answering import Captioner
     from spotchange.answering.captioner import Pair
-    from spotchange.answering.runtime import RankingRuntime
+    from spotchange.answering.runtimes.interface import RankingRuntime
     from spotchange.data import Row
 
 CUTOFFS = (1, 5, 10, 20, 50)

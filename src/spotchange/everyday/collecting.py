@@ -13,9 +13,9 @@ import numpy as np
 from PIL import Image
 
 from spotchange.errors import DataError, InputError
-from spotchange.everyday.colours import main_colour
+from spotchange.everyday.language.colours import main_colour
+from spotchange.everyday.language.nouns import everyday_nouns
 from spotchange.everyday.library import BACKGROUND_PICTURES, BACKGROUNDS, OBJECTS, SIDE, TILES
-from spotchange.everyday.nouns import everyday_nouns
 from spotchange.files import write_bytes
 
 _PICTURES = (".png", ".webp")

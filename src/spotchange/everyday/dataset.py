@@ -16,12 +16,12 @@ import torch
 from PIL import Image
 
 from spotchange.errors import InputError
-from spotchange.everyday.compositing import compose
 from spotchange.everyday.facts import Facts, facts_of, visible
+from spotchange.everyday.imaging.compositing import compose
 from spotchange.everyday.kinds import SHARES
+from spotchange.everyday.language.sentences import REFERENCES, write
 from spotchange.everyday.library import Library
 from spotchange.everyday.sampling import draw_scenes
-from spotchange.everyday.sentences import REFERENCES, write
 from spotchange.files import write_bytes
 from spotchange.pairs import Row
 

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from spotchange.everyday.colours import COLOURS
-from spotchange.everyday.compositing import Pictures
+from spotchange.everyday.imaging.compositing import Pictures
 from spotchange.everyday.kinds import OBJECT_KINDS
+from spotchange.everyday.language.colours import COLOURS
+from spotchange.everyday.language.nouns import everyday_nouns
 from spotchange.everyday.library import Library
-from spotchange.everyday.nouns import everyday_nouns
 from spotchange.everyday.scenes import HALF, LAYERS, TARGET, Scenes
 
 LEAST_SEEN = 0.0006  # part of the picture that a thing must show to be spoken of

@@ -22,8 +22,8 @@ from PIL import Image
 from torch import Tensor
 
 from spotchange.errors import DataError
-from spotchange.everyday.colours import COLOURS
-from spotchange.everyday.nouns import everyday_nouns
+from spotchange.everyday.language.colours import COLOURS
+from spotchange.everyday.language.nouns import everyday_nouns
 
 SIDE = 128  # of a tile at its sharpest
 LEVELS = 4  # each half as wide as the one before

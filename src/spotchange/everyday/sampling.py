@@ -8,11 +8,11 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from spotchange.everyday.chance import Draws
-from spotchange.everyday.colours import COLOURS, PAINTS
+from spotchange.everyday.imaging.chance import Draws
+from spotchange.everyday.imaging.looks import draw_looks
 from spotchange.everyday.kinds import KIND_IDS, KINDS, SHARES, WHOLE_KINDS
+from spotchange.everyday.language.colours import COLOURS, PAINTS
 from spotchange.everyday.library import Library
-from spotchange.everyday.looks import draw_looks
 from spotchange.everyday.scenes import HALF, LAYERS, OTHERS, TARGET, Scenes, Things, stack_pictures
 
 _TRIES = 6  # places that are tried for each thing; the one with most room wins

@@ -9,13 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from spotchange.everyday.chance import Draws
-from spotchange.everyday.compositing import compose
+from spotchange.everyday.imaging.chance import Draws
+from spotchange.everyday.imaging.compositing import compose
 from spotchange.everyday.kinds import SHARES
+from spotchange.everyday.language.wording import write_frames
 from spotchange.everyday.library import Library
 from spotchange.everyday.sampling import draw_scenes
 from spotchange.everyday.truth import truth_of
-from spotchange.everyday.wording import write_frames
 from spotchange.pairs import PairBatch
 
 _SPLIT_SEEDS = {"train": 0, "val": 500_009, "test": 900_007}

@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from spotchange.everyday.chance import Draws
-from spotchange.everyday.compositing import Pictures, pooled
+from spotchange.everyday.imaging.chance import Draws
+from spotchange.everyday.imaging.compositing import Pictures, pooled
 from spotchange.everyday.kinds import KIND_IDS, OBJECT_KINDS
 from spotchange.everyday.library import Library
 from spotchange.everyday.scenes import OTHERS, TARGET, Scenes

@@ -6,7 +6,7 @@ The baselines are the same composition of other parts; `build.py` says which.
 from __future__ import annotations
 
 import math
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -68,7 +68,8 @@ class Clip4idc(nn.Module):
         if self.change_head is None:
             return None
         heat = self.patch_change_logits(state) if self.change_head.by_heat else None
-        return self.change_head(state.extras["classes"], state.extras["inter"], heat)
+        logits: Tensor = self.change_head(state.extras["classes"], state.extras["inter"], heat)
+        return logits
 
     def patch_change_logits(self, state: VisualState) -> Tensor | None:
         """(pairs, 2, patches); None without a patch change head."""
@@ -103,7 +104,8 @@ class Clip4idc(nn.Module):
         """Scores of nouns and colours for pictures of single things (windows, 3, size, size), preprocessed."""
         if self.noun_head is None:
             raise ModelError("this model has no names for single things", hint="use an everyday model")
-        nouns, colours = self.noun_head(self.encoder.backbone.network.summarise(windows))
+        network: Any = self.encoder.backbone.network
+        nouns, colours = self.noun_head(network.summarise(windows))
         return nouns, colours
 
     # Captions

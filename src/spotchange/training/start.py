@@ -15,7 +15,7 @@ from torch import nn
 
 from spotchange.config.model import ModelSettings
 from spotchange.config.training import Recipe
-from spotchange.everyday.wording import build_tokenizer as everyday_tokenizer
+from spotchange.everyday.language.wording import build_tokenizer as everyday_tokenizer
 from spotchange.language import TOKENS, build_tokenizer
 from spotchange.models.baselines.skeleton import Baseline
 from spotchange.models.build import build_model, preprocessor_for, settings_for

@@ -14,9 +14,9 @@ import torch
 from PIL import Image
 from tokenizers import Tokenizer
 
-from spotchange.answering.choose_runtime import start_runtime
-from spotchange.answering.runtime import ModelRuntime
-from spotchange.answering.torch_runtime import TorchRuntime
+from spotchange.answering.runtimes.choose import start_runtime
+from spotchange.answering.runtimes.interface import ModelRuntime
+from spotchange.answering.runtimes.torch import TorchRuntime
 from spotchange.config.model import ModelSettings
 from spotchange.errors import ModelError
 from spotchange.language.vocabulary import build_tokenizer

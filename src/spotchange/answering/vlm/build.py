@@ -46,7 +46,7 @@ def _local(where: str, settings: VlmSettings, device: str) -> Asked:
         import torch  # noqa: F401 - only to say which extra is missing
     except ImportError:
         raise MissingExtraError("a local vision-language model", extra="vlm") from None
-    from spotchange.answering.torch_runtime import choose_device
+    from spotchange.answering.runtimes.torch import choose_device
     from spotchange.answering.vlm.local import LocalModel
 
     return LocalModel(where, settings, device=choose_device(device))

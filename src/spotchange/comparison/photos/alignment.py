@@ -8,7 +8,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from spotchange.comparison.places import distance
+from spotchange.comparison.layout.positions import distance
 
 Pixels = npt.NDArray[np.uint8]
 Matrix = npt.NDArray[np.float64]

@@ -8,7 +8,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from spotchange.comparison.colours import name_of
+from spotchange.comparison.place.colours import name_of
 
 Pixels = npt.NDArray[np.uint8]
 

@@ -9,9 +9,9 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from spotchange.comparison.colours import Colour, name_of
+from spotchange.comparison.layout.positions import place
 from spotchange.comparison.photos.content import Content, Mask, Region
-from spotchange.comparison.places import place
+from spotchange.comparison.place.colours import Colour, name_of
 from spotchange.comparison.result import Finding
 from spotchange.results import Box
 

@@ -25,7 +25,8 @@ class ChangeHead(nn.Module):
             pooled = (heat.softmax(dim=2)[..., None].to(inter.dtype) * inter).sum(dim=2)
             peaks = heat.amax(dim=2).to(inter.dtype) / 8  # of the size of the other inputs
             summary = torch.cat([torch.cat([classes, pooled], dim=1).flatten(1), peaks], dim=1)
-        return self.outer(self.activation(self.inner(summary)))
+        logits: Tensor = self.outer(self.activation(self.inner(summary)))
+        return logits
 
 
 class PatchChangeHead(nn.Module):

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from spotchange.config.objectives import EverydaySettings
-from spotchange.everyday.nouns import everyday_nouns
+from spotchange.everyday.language.nouns import everyday_nouns
 from spotchange.everyday.stream import EverydayBatch
 from spotchange.everyday.truth import cut_windows
 from spotchange.models.interface import VisualState

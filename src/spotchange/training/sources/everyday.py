@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from spotchange.everyday.language.wording import frame_text
 from spotchange.everyday.library import read_library
 from spotchange.everyday.stream import EverydayStream
-from spotchange.everyday.wording import frame_text
 from spotchange.pairs import PairBatch
 from spotchange.training.sources.interface import HeldOut, NoNegatives, RunContext
 

@@ -76,7 +76,7 @@ def everyday_nouns() -> NounTree:
     """The tree that ships."""
     import yaml
 
-    text = resources.files("spotchange.everyday").joinpath("nouns.yaml").read_text(encoding="utf-8")
+    text = resources.files("spotchange.everyday.language").joinpath("nouns.yaml").read_text(encoding="utf-8")
     rows = list(_walk(yaml.safe_load(text), -1, []))
     return NounTree(names=tuple(name for name, _ in rows), parents=tuple(parent for _, parent in rows))
 

@@ -16,8 +16,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from spotchange.everyday.colours import COLOURS
 from spotchange.everyday.kinds import KINDS
+from spotchange.everyday.language.colours import COLOURS
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

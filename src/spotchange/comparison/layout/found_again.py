@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from spotchange.comparison.patches import patch_at
-from spotchange.comparison.places import distance, place
+from spotchange.comparison.layout.positions import distance, place
+from spotchange.comparison.place.patches import patch_at
 from spotchange.comparison.result import Finding
 from spotchange.results import Box
 

@@ -13,12 +13,12 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from spotchange.comparison.colours import most_common, pack
-from spotchange.comparison.parts import whole_lines
-from spotchange.comparison.patches import patch_at
-from spotchange.comparison.regions import around
+from spotchange.comparison.layout.regions import around
+from spotchange.comparison.place.colours import most_common, pack
+from spotchange.comparison.place.parts import whole_lines
+from spotchange.comparison.place.patches import patch_at
+from spotchange.comparison.place.textlike import text_lines
 from spotchange.comparison.result import Finding
-from spotchange.comparison.textlike import text_lines
 from spotchange.errors import MissingExtraError
 from spotchange.results import Box
 

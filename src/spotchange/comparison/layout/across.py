@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from spotchange.comparison.colours import pack
-from spotchange.comparison.gaps import Gap, describe_gaps
-from spotchange.comparison.patches import Patch
-from spotchange.comparison.regions import Frame
+from spotchange.comparison.layout.gaps import Gap, describe_gaps
+from spotchange.comparison.layout.regions import Frame
+from spotchange.comparison.layout.rows import matching_blocks, row_keys
+from spotchange.comparison.place.colours import pack
+from spotchange.comparison.place.patches import Patch
 from spotchange.comparison.result import Finding
-from spotchange.comparison.rows import matching_blocks, row_keys
 
 NARROWEST = 40  # pixels of a place that can hold something pushed and something that pushes
 FEWEST_COLUMNS = 10  # with ink, that must have moved together

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from spotchange.everyday.colours import COLOURS
-from spotchange.everyday.nouns import ROOT, NounTree
-from spotchange.everyday.wording import OTHER, THING
+from spotchange.everyday.language.colours import COLOURS
+from spotchange.everyday.language.nouns import ROOT, NounTree
+from spotchange.everyday.language.wording import OTHER, THING
 
 Floats = npt.NDArray[np.floating]
 _WARM = 0.4  # part of the highest heat that still belongs to the thing

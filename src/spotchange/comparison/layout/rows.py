@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from spotchange.comparison.regions import Frame, column_bands
+from spotchange.comparison.layout.regions import Frame, column_bands
 from spotchange.comparison.result import Mask
 
 Words = npt.NDArray[Any]  # (height, width), one integer a pixel

@@ -9,8 +9,8 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from spotchange.comparison.colours import Colour, most_common, pack, unpack
-from spotchange.comparison.regions import bounds, cut
+from spotchange.comparison.layout.regions import bounds, cut
+from spotchange.comparison.place.colours import Colour, most_common, pack, unpack
 from spotchange.comparison.result import Mask
 from spotchange.results import Box
 

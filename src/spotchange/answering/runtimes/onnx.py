@@ -11,8 +11,8 @@ import numpy.typing as npt
 from PIL import Image
 
 from spotchange.answering.interface import AnswererCard
-from spotchange.answering.onnx_graphs import OpenGraphs, Session
-from spotchange.answering.runtime import Encoded, alternatives
+from spotchange.answering.runtimes.interface import Encoded, alternatives
+from spotchange.answering.runtimes.onnx_graphs import OpenGraphs, Session
 from spotchange.errors import ModelError
 from spotchange.models.decoding import search
 from spotchange.models.decoding.arrays import NumpyArrays

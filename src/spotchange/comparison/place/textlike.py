@@ -10,8 +10,8 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from spotchange.comparison.colours import Colour
-from spotchange.comparison.regions import bounds, groups
+from spotchange.comparison.layout.regions import bounds, groups
+from spotchange.comparison.place.colours import Colour
 from spotchange.comparison.result import Mask
 from spotchange.results import Box
 

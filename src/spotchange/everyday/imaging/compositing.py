@@ -12,8 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from spotchange.everyday.imaging.nuisances import blurred, developed, grain_keys, noisy, rounded_in_blocks
 from spotchange.everyday.library import BACKGROUND_SIDE, LEVELS, SIDE, Library
-from spotchange.everyday.nuisances import blurred, developed, grain_keys, noisy, rounded_in_blocks
 from spotchange.everyday.scenes import HALF, LAYERS, TARGET, Scenes, Things
 
 NOTHING = -1  # label of a pixel that shows the background
@@ -36,7 +36,7 @@ def compose(library: Library, scenes: Scenes, *, side: int) -> Pictures:
     is_target = ((order == TARGET) | (order == HALF)).float()
     on_gpu = library.device.type == "cuda"
     if on_gpu:
-        from spotchange.everyday.compositing_kernel import compose_in_one_pass, finish_in_one_pass
+        from spotchange.everyday.imaging.compositing_kernel import compose_in_one_pass, finish_in_one_pass
 
         pixels, changed, label = compose_in_one_pass(library, scenes, things, order, level, is_target, side=side)
     else:

@@ -14,12 +14,12 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from spotchange.comparison.colours import unpack
-from spotchange.comparison.patches import Patch, patch_at
-from spotchange.comparison.places import distance, place
-from spotchange.comparison.regions import around, bounds, moved_by
+from spotchange.comparison.layout.positions import distance, place
+from spotchange.comparison.layout.regions import around, bounds, moved_by
+from spotchange.comparison.place.colours import unpack
+from spotchange.comparison.place.patches import Patch, patch_at
+from spotchange.comparison.place.textlike import Word, changed_words, looks_like_text, shapes_of, words_of
 from spotchange.comparison.result import Finding
-from spotchange.comparison.textlike import Word, changed_words, looks_like_text, shapes_of, words_of
 from spotchange.results import Box
 
 LONGEST_LINE = 600  # pixels to either side that are looked at for the rest of the line

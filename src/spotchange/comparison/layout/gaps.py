@@ -10,15 +10,15 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from spotchange.comparison.boxes import describe_box
-from spotchange.comparison.classify import classify, likely, replaced
-from spotchange.comparison.colours import most_common, pack, unpack
-from spotchange.comparison.patches import Patch
-from spotchange.comparison.places import count, distance, place
-from spotchange.comparison.regions import Frame, around, bounds
+from spotchange.comparison.layout.positions import count, distance, place
+from spotchange.comparison.layout.regions import Frame, around, bounds
+from spotchange.comparison.layout.rows import frames_between, matching_blocks, row_keys
+from spotchange.comparison.place.boxes import describe_box
+from spotchange.comparison.place.classify import classify, likely, replaced
+from spotchange.comparison.place.colours import most_common, pack, unpack
+from spotchange.comparison.place.patches import Patch
+from spotchange.comparison.place.textlike import looks_like_text
 from spotchange.comparison.result import Finding
-from spotchange.comparison.rows import frames_between, matching_blocks, row_keys
-from spotchange.comparison.textlike import looks_like_text
 from spotchange.results import Box
 
 # What came or went and pushed the rest was inserted or removed.

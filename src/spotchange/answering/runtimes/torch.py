@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 
 from spotchange.answering.interface import AnswererCard
-from spotchange.answering.runtime import Encoded, Floats, alternatives
+from spotchange.answering.runtimes.interface import Encoded, Floats, alternatives
 from spotchange.errors import InputError
 from spotchange.models.interface import DecodingOptions
 from spotchange.models.weights.folder import LoadedModel

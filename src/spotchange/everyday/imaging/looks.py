@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from spotchange.everyday.chance import Draws
+from spotchange.everyday.imaging.chance import Draws
 from spotchange.everyday.kinds import KIND_IDS
 from spotchange.everyday.scenes import Looks, stack_pictures
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from spotchange.everyday.colours import COLOURS
 from spotchange.everyday.facts import Facts
-from spotchange.everyday.nouns import everyday_nouns
+from spotchange.everyday.language.colours import COLOURS
+from spotchange.everyday.language.nouns import everyday_nouns
 
 _KIND_SIGNS = {
     "add": r"\b(added|appeared|is new|there is now|there is a new|new|someone put|now to be seen)\b",

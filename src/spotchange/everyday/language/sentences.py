@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from spotchange.everyday.facts import Facts
-from spotchange.everyday.naming import Name, phrase
-from spotchange.everyday.nouns import ROOT, NounTree, everyday_nouns
-from spotchange.everyday.wording import FRAMES, PLACES
+from spotchange.everyday.language.naming import Name, phrase
+from spotchange.everyday.language.nouns import ROOT, NounTree, everyday_nouns
+from spotchange.everyday.language.wording import FRAMES, PLACES
 
 REFERENCES = 6
 _FAMILIES_UNSAID = {"household item", "nature", "push vehicle", "case"}

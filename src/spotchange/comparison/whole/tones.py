@@ -6,10 +6,10 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from spotchange.comparison.classify import classify, likely, replaced
-from spotchange.comparison.colours import name_of
-from spotchange.comparison.patches import Patch, patch_at
-from spotchange.comparison.regions import groups
+from spotchange.comparison.layout.regions import groups
+from spotchange.comparison.place.classify import classify, likely, replaced
+from spotchange.comparison.place.colours import name_of
+from spotchange.comparison.place.patches import Patch, patch_at
 from spotchange.comparison.result import Finding, Mask
 
 Pixels = npt.NDArray[np.uint8]

@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from spotchange.comparison.places import distance, place
-from spotchange.comparison.regions import around
+from spotchange.comparison.layout.positions import distance, place
+from spotchange.comparison.layout.regions import around
 from spotchange.comparison.result import Finding
 from spotchange.results import Box
 

@@ -8,11 +8,11 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from spotchange.comparison.colours import name_of, pack, unpack
-from spotchange.comparison.parts import describe_parts
-from spotchange.comparison.patches import Patch
-from spotchange.comparison.places import place, with_article
-from spotchange.comparison.regions import around, moved_by
+from spotchange.comparison.layout.positions import place, with_article
+from spotchange.comparison.layout.regions import around, moved_by
+from spotchange.comparison.place.colours import name_of, pack, unpack
+from spotchange.comparison.place.parts import describe_parts
+from spotchange.comparison.place.patches import Patch
 from spotchange.comparison.result import Finding
 from spotchange.results import Box
 

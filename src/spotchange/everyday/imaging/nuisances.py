@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from spotchange.everyday.chance import hashed, unit
+from spotchange.everyday.imaging.chance import hashed, unit
 
 _BLOCK = 8
 _SHRUNK = (4, 8)  # how much smaller the pictures are that stand for blur 2 and 3

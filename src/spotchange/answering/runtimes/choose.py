@@ -14,7 +14,7 @@ from spotchange.errors import InputError, MissingExtraError, ModelError
 from spotchange.models.export.layout import MANIFEST
 
 if TYPE_CHECKING:
-    from spotchange.answering.runtime import ModelRuntime
+    from spotchange.answering.runtimes.interface import ModelRuntime
 
 RuntimeName = Literal["auto", "onnx", "torch"]
 RUNTIMES: tuple[RuntimeName, ...] = ("auto", "onnx", "torch")
@@ -24,12 +24,12 @@ def start_runtime(folder: Path, *, runtime: str, device: str, threads: int | Non
     """Begin to load the folder's network; what is returned waits for it, and raises what went wrong."""
     if chosen_runtime(folder, runtime=runtime, device=device) == "torch":
         return lambda: _torch_runtime(folder, device, threads)
-    from spotchange.answering.onnx_graphs import OpenGraphs
+    from spotchange.answering.runtimes.onnx_graphs import OpenGraphs
 
     graphs = OpenGraphs(folder, threads=threads)
 
     def finish() -> ModelRuntime:
-        from spotchange.answering.onnx_runtime import OnnxRuntime
+        from spotchange.answering.runtimes.onnx import OnnxRuntime
 
         return OnnxRuntime(folder, graphs)
 
@@ -41,7 +41,7 @@ def _torch_runtime(folder: Path, device: str, threads: int | None) -> ModelRunti
         raise MissingExtraError("running this model on torch", extra="train")
     import torch
 
-    from spotchange.answering.torch_runtime import TorchRuntime, choose_device
+    from spotchange.answering.runtimes.torch import TorchRuntime, choose_device
     from spotchange.models.weights.folder import load_model
 
     if threads is not None:

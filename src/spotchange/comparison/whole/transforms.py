@@ -8,11 +8,11 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from spotchange.comparison.colours import Colour, change_of, name_of
-from spotchange.comparison.places import count, distance
+from spotchange.comparison.layout.positions import count, distance
+from spotchange.comparison.place.colours import Colour, change_of, name_of
 from spotchange.comparison.result import Finding, Mask
-from spotchange.comparison.tones import describe_tones
-from spotchange.comparison.zoom import describe_view
+from spotchange.comparison.whole.tones import describe_tones
+from spotchange.comparison.whole.zoom import describe_view
 from spotchange.results import Box
 
 Pixels = npt.NDArray[np.uint8]

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from spotchange.comparison.kinds import KINDS
-from spotchange.comparison.places import distance, place
-from spotchange.comparison.regions import around, overlap
+from spotchange.comparison.layout.positions import distance, place
+from spotchange.comparison.layout.regions import around, overlap
 from spotchange.comparison.result import Finding
 from spotchange.results import Box
 

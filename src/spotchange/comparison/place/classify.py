@@ -7,17 +7,17 @@ from typing import Any
 import cv2
 import numpy as np
 
-from spotchange.comparison.colours import change_of, name_of, unpack
-from spotchange.comparison.parts import describe_parts
-from spotchange.comparison.patches import Patch, main_colour
-from spotchange.comparison.places import distance, place, with_article
-from spotchange.comparison.regions import around, bounds, moved_by
+from spotchange.comparison.layout.positions import distance, place, with_article
+from spotchange.comparison.layout.regions import around, bounds, moved_by
+from spotchange.comparison.place.colours import change_of, name_of, unpack
+from spotchange.comparison.place.parts import describe_parts
+from spotchange.comparison.place.patches import Patch, main_colour
+from spotchange.comparison.place.textlike import looks_like_text
 from spotchange.comparison.result import Finding
-from spotchange.comparison.textlike import looks_like_text
 from spotchange.results import Box
 
 NEARLY_ALL = 0.93  # of the pixels an explanation must cover to be believed at once
-ALL_LETTERS = 0.985
+LETTER = 12  # pixels of ink together
 SAME_OUTLINE = 0.8
 MOSTLY = 0.72
 LIKE = 0.55  # correlation of two shapes of different size that are the same thing
@@ -34,12 +34,15 @@ def classify(patch: Patch, size: tuple[int, int], *, lines: Patch | None = None)
     moved, share = _moved(patch, size)
     # A letter of a word that moved on is little ink and another text.
     text = patch.one_ink and all(looks_like_text(ink & patch.mask) for ink in patch.inks)
-    if moved is not None and share >= (ALL_LETTERS if text else NEARLY_ALL):
+    letter = text and moved is not None and _letter_left(patch, moved.shift)
+    if moved is not None and share >= NEARLY_ALL and not letter:
         return [moved]
     parts = describe_parts(lines or patch, size)
     # Most may have moved because of something that came or went between: the parts tell.
     came_or_went = ("inserted", "removed", "appeared", "disappeared", "swapped")
-    if parts and (moved is None or parts[0].kind in came_or_went or (text and share >= NEARLY_ALL)):
+    # Along the line, the end of a text moves because of what changed before it.
+    along = letter and moved is not None and moved.shift is not None and moved.shift[1] == 0
+    if parts and (moved is None or along or parts[0].kind in came_or_went):
         return parts
     return [moved] if moved else []
 
@@ -134,6 +137,18 @@ def _recoloured(patch: Patch, size: tuple[int, int]) -> Finding | None:
         pixels=patch.pixels,
         colours=names,
     )
+
+
+def _letter_left(patch: Patch, shift: tuple[int, int] | None) -> bool:
+    """Whether a displacement leaves as much ink in one place as a letter has."""
+    if shift is None:
+        return False
+    for ink, found in zip(patch.inks, patch.shifted_alike(*shift), strict=True):
+        left = (ink & patch.mask & ~found).view(np.uint8)
+        _, _, stats, _ = cv2.connectedComponentsWithStats(left, connectivity=8)
+        if len(stats) > 1 and stats[1:, cv2.CC_STAT_AREA].max() >= LETTER:
+            return True
+    return False
 
 
 def _same_outline(patch: Patch) -> bool:

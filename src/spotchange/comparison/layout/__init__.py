@@ -1,0 +1,1 @@
+"""Which rows and parts of a page are which: inserted, removed, moved, exchanged."""

@@ -1,0 +1,1 @@
+"""One changed place: what its pixels tell."""

@@ -1,0 +1,1 @@
+"""Changes of the whole image: transforms, light and colours, zoom."""

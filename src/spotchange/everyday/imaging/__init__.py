@@ -1,0 +1,1 @@
+"""From a scene to pixels: compositing, light, blur, noise."""

@@ -1,0 +1,1 @@
+"""Nouns, sentences, naming and their checker."""
