@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 
+from spotchange.config.recipes import RECIPES
 from spotchange.config.training import OptimizerSettings, Recipe
 from spotchange.errors import ConfigError
 from spotchange.models.build import build_model
@@ -136,7 +136,7 @@ def test_muon_goes_on_exactly_from_its_state() -> None:
 
 @pytest.mark.parametrize("name", ["adapt", "caption", "spot-the-diff-caption"])
 def test_the_papers_recipes_freeze_and_halve_what_the_program_does(name: str) -> None:
-    recipe = Recipe.from_yaml(Path(__file__).parents[2] / "recipes" / "clip4idc" / f"{name}.yaml")
+    recipe = Recipe.from_yaml(RECIPES / "clip4idc" / f"{name}.yaml")
     assert recipe.model is not None
     with torch.device("meta"):
         model = Whole(build_model(recipe.model))
