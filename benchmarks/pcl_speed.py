@@ -37,7 +37,7 @@ from spotchange.scenes.sampler import World
 from spotchange.training.randomness import seed_everything
 from spotchange.training.run import prepare
 from spotchange.training.sources.build import pairs_of, run_context
-from spotchange.training.sources.extraction import Eyes
+from spotchange.training.sources.extraction import FrozenBackbone
 from spotchange.training.sources.interface import Negatives
 from spotchange.training.sources.negatives import WrittenNegatives
 from spotchange.training.sources.scenes import LiveScenes
@@ -71,8 +71,8 @@ PICTURES_AT_ONCE = 256
 def write_random_features(folder: Path, recipe: Recipe, scenes: int) -> None:
     """A feature folder as the recipe's own network would make it, with values and sentences drawn at random."""
     seed_everything(recipe.seed, 0)  # the network's random weights must be those of the run
-    eyes = Eyes.of(start_model(recipe), "cpu")
-    facts = eyes.facts("pairs", paired=True)
+    backbone = FrozenBackbone.of(start_model(recipe), "cpu")
+    facts = backbone.facts("pairs", paired=True)
     things = [f"{size} {color} {material} {shape}" for size, color, material, shape in
               itertools.product(SIZES, COLORS, MATERIALS, SHAPES)]  # fmt: skip
     chance = random.Random(0)

@@ -1,4 +1,4 @@
-"""IDC-PCL: who sees whom, decoding by [MASK], frozen eyes, and every door that other models have."""
+"""IDC-PCL: who sees whom, decoding by [MASK], frozen backbone, and every door that other models have."""
 
 from __future__ import annotations
 

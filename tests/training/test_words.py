@@ -58,7 +58,7 @@ def test_long_sentences_are_cut_and_still_end(letters: Tokenizer) -> None:
     assert ids[0, :11].tolist() == [0, *letters.encode(SENTENCES[0]).ids][:11]
 
 
-@pytest.mark.skipif(find_spec("open_clip") is None, reason="open_clip_torch carries CLIP's word pieces")
+@pytest.mark.skipif(find_spec("open_clip") is None, reason="open_clip_torch carries CLIP's tokens")
 def test_clip_writes_the_same() -> None:
     tokenizer = clip_tokenizer()
     ids, mask = WordTable(tokenizer, VocabularySettings(), context=32).pieces_of(*as_ids(SENTENCES))

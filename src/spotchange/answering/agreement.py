@@ -29,7 +29,7 @@ def denies_wrongly(candidates: Sequence[Alternative]) -> bool:
 
 
 def denying_words(token_id: Callable[[str], int | None]) -> tuple[tuple[int, float], ...]:
-    """Penalties that keep a search from denying a change; word pieces carry CLIP's mark of a word's end."""
+    """Penalties that keep a search from denying a change; tokens carry CLIP's mark of a word's end."""
     ids = (token_id(form) for word in _DENYING_WORDS.split() for form in (word, f"{word}</w>"))
     return tuple((id, _NEVER_SAID) for id in ids if id is not None)
 

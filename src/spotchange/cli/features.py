@@ -50,18 +50,18 @@ def features(
 
     from spotchange.training.randomness import seed_everything
     from spotchange.training.sources.build import scenes_of
-    from spotchange.training.sources.extraction import Eyes, dataset_features, scene_features
+    from spotchange.training.sources.extraction import FrozenBackbone, dataset_features, scene_features
     from spotchange.training.start import start_model
 
     seed_everything(settings.seed, 0)  # as training does, for networks that start random
-    eyes = Eyes.of(start_model(settings), where, bf16=bf16)
+    backbone = FrozenBackbone.of(start_model(settings), where, bf16=bf16)
     chosen = cast("Task", task)
     with progress() as bar:
         if scenes is not None:
             job = bar.add_task("scenes", total=scenes)
             facts = scene_features(
                 out,
-                eyes,
+                backbone,
                 scenes_of(settings.data),
                 task=chosen,
                 scenes=scenes,
@@ -71,7 +71,7 @@ def features(
         else:
             job = bar.add_task("pictures", total=None)
             wanted = DatasetSource(kind="dataset", path=str(data), split=split, task=chosen)
-            facts = dataset_features(out, eyes, wanted, advance=lambda done: bar.advance(job, done))
+            facts = dataset_features(out, backbone, wanted, advance=lambda done: bar.advance(job, done))
     if as_json:
         print_json(vars(facts) | {"out": str(out)})
         return

@@ -1,4 +1,4 @@
-"""`spotchange generate`: a data set of scenes made from nothing."""
+"""`spotchange generate`: a data set of scenes synthetic."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def list_models(as_json: Annotated[bool, typer.Option("--json", help="Print JSON
         return
     from rich.table import Table
 
-    table = Table("preset", "pictures", "sees with", "intra + inter", "captioner", box=None)
+    table = Table("preset", "pictures", "backbone", "intra + inter", "captioner", box=None)
     for name, settings in rows.items():
         table.add_row(name, *_in_words(settings))
     tables().print(table)
@@ -67,12 +67,12 @@ def show(
     if as_json:
         print_json(facts)
         return
-    pictures, eyes, blocks, captioner = _in_words(loaded.settings)
+    pictures, backbone, blocks, captioner = _in_words(loaded.settings)
     lines = {
         "folder": str(folder),
         "architecture": loaded.settings.architecture,
         "pictures": pictures,
-        "sees with": eyes,
+        "backbone": backbone,
         "intra + inter": blocks,
         "captioner": captioner,
         "words": str(loaded.settings.vocabulary.size),
@@ -202,12 +202,12 @@ app.command(epilog="Example: spotchange models export out/small/caption/best --o
 
 def _in_words(settings: ModelSettings) -> tuple[str, str, str, str]:
     vision, captioner = settings.vision, settings.captioner
-    eyes = vision.backbone if vision.backbone != "vit" else f"ViT {vision.width}/{vision.patch}"
+    backbone = vision.backbone if vision.backbone != "vit" else f"ViT {vision.width}/{vision.patch}"
     speaks = "-"
     if captioner is not None:
         speaks = f"{captioner.encoder_layers} + {captioner.decoder_layers} x {captioner.width}"
     height, width = vision.image_size
-    return f"{height}x{width}", eyes, f"{vision.intra} + {vision.inter}", speaks
+    return f"{height}x{width}", backbone, f"{vision.intra} + {vision.inter}", speaks
 
 
 def _parse_size(text: str) -> tuple[int, int]:

@@ -41,12 +41,12 @@ class VisionSettings(Settings):
     """The pair encoder."""
 
     backbone: Literal["vit", "resnet", "efficientnet-lite0", "features"] = "vit"
-    """What sees one picture: a vision transformer, or a grid network with inter layers on top. features: nothing, the
+    """What sees one picture: a vision transformer, or a CNN backbone with inter layers on top. features: nothing, the
     model reads grid features made elsewhere (IDC-PCL as published, imported without its network)."""
     image_size: tuple[Side, Side] = (224, 224)
     """Height and width of the pictures the model sees, in pixels."""
     stem: Literal["clip", "conv"] = "clip"
-    """How pixels become patches: CLIP's one convolution, or small convolutions first (for training from nothing)."""
+    """How pixels become patches: CLIP's one convolution, or small convolutions first (for training from scratch)."""
     patch: int = Field(default=32, ge=1, le=1024)
     """Side of a patch, in pixels."""
     stem_channels: tuple[Channels, ...] = Field(default=(64, 128), max_length=8)
@@ -96,7 +96,7 @@ class VisionSettings(Settings):
 
     @property
     def grid(self) -> tuple[int, int]:
-        """Rows and columns of patches (or of the grid network's cells) in one picture."""
+        """Rows and columns of patches (or of the CNN backbone's cells) in one picture."""
         height, width = self.image_size
         if self.backbone in ("resnet", "features"):
             stride = 2 ** (self.resnet_stage + 1)
@@ -143,7 +143,7 @@ class CaptionerSettings(Settings):
     memory: Literal["layerwise", "last"] = "layerwise"
     """layerwise: encoder layer i feeds decoder layer i, as published; last: the last feeds all."""
     language_layers: int = Field(default=3, ge=1, le=DEEPEST)
-    """FT2's layers of language encoder, trained from nothing."""
+    """FT2's layers of language encoder, trained from scratch."""
 
     @model_validator(mode="after")
     def _check(self) -> CaptionerSettings:
@@ -341,7 +341,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     ),
     # The same on ResNet-50.
     "idc-pcl-resnet50": _IDC_PCL,
-    # On CLIP's own eyes: patches of ViT-B/32 after the pictures met.
+    # On CLIP's own backbone: patches of ViT-B/32 after the pictures met.
     "idc-pcl-clip": _merged(_IDC_PCL, {"vision": {"backbone": "vit", "layers": 12, "freeze_backbone": False}}),
     "clip-vit-b16": {"vision": {"patch": 16}},
     "clip-vit-l14": {
@@ -370,7 +370,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     "scene-clip": _merged(_SCENE_TOWERS, {"architecture": "clip", "vision": {"n_inter": 0}, "captioner": None}),
     # CLIP4IDC's final version on those towers: 9 blocks see one picture, 3 see both.
     "scene-clip4idc": _merged(_SCENE_TOWERS, {"captioner": {"width": 256, "heads": 4}}),
-    # Everyday pictures: pretrained eyes, cells of 16 pixels, frames of sentences with slots for names.
+    # Everyday pictures: pretrained backbone, cells of 16 pixels, frames of sentences with slots for names.
     "spotchange-everyday": {
         "vision": {
             "backbone": "efficientnet-lite0",

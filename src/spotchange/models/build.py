@@ -188,7 +188,7 @@ def _ft1(settings: ModelSettings) -> Clip4idc:
 
 
 def _ft2(settings: ModelSettings) -> Clip4idc:
-    """CLIP-FT whose decoder reads CLIP's embeddings through layers trained from nothing."""
+    """CLIP-FT whose decoder reads CLIP's embeddings through layers trained from scratch."""
     if settings.captioner is None:
         raise ConfigError("ft2 is a captioner: it needs model.captioner")
     return _with_language(settings, settings.captioner.language_layers)

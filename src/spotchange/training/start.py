@@ -30,7 +30,7 @@ _WORD_TENSORS = ("words.words.weight", "captioner.predict.weight", "captioner.pr
 
 
 def extended(tokenizer: Tokenizer, captions: Iterable[str], *, least: int = 2) -> Tokenizer:
-    """The tokenizer with every word that captions use `least` times; one of word pieces knows them all already."""
+    """The tokenizer with every word that captions use `least` times; one of tokens knows them all already."""
     plan = json.loads(tokenizer.to_str())
     if plan["model"]["type"] != "WordLevel":
         return tokenizer
@@ -134,7 +134,7 @@ def _go_on(
 
 
 def _tokenizer_for(settings: ModelSettings) -> Tokenizer:
-    """The scenes' own 80 words where the model has room for just those, everyday frames, or CLIP's word pieces."""
+    """The scenes' own 80 words where the model has room for just those, everyday frames, or CLIP's tokens."""
     if settings.vocabulary.size == len(TOKENS):
         return build_tokenizer()
     if settings.heads.nouns:

@@ -19,7 +19,7 @@ from spotchange.models.vision.resnet import frozen_network
 from spotchange.training.randomness import seed_everything
 from spotchange.training.run import run_stage
 from spotchange.training.sources.build import held_out_pairs, run_context
-from spotchange.training.sources.extraction import Eyes, dataset_features
+from spotchange.training.sources.extraction import FrozenBackbone, dataset_features
 from spotchange.training.start import Start, start_model
 
 SIDE = 64
@@ -93,7 +93,7 @@ def begin(settings: Recipe) -> Start:
 def make_features(data_set: Path, model: dict[str, Any]) -> Path:
     settings = recipe(str(data_set), objective=CAPTION, model=model)
     out = data_set.parent / "features"
-    dataset_features(out, Eyes.of(begin(settings), "cpu"), DatasetSource(kind="dataset", path=str(data_set)))
+    dataset_features(out, FrozenBackbone.of(begin(settings), "cpu"), DatasetSource(kind="dataset", path=str(data_set)))
     return out
 
 

@@ -31,7 +31,7 @@ from spotchange.training.randomness import seed_everything
 from spotchange.training.run import run_stage
 from spotchange.training.sources.build import pairs_of, run_context, training_batches
 from spotchange.training.sources.classes import ClassBatches
-from spotchange.training.sources.extraction import Eyes, dataset_features, scene_features
+from spotchange.training.sources.extraction import FrozenBackbone, dataset_features, scene_features
 from spotchange.training.sources.features import FeatureBatches, FeatureStore
 from spotchange.training.sources.negatives import WrittenNegatives
 from spotchange.training.sources.tasks import TaskBatches
@@ -70,9 +70,9 @@ def start() -> Any:
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Feature folders of a dozen scenes, one for each task."""
     root = tmp_path_factory.mktemp("features")
-    eyes = Eyes.of(start(), "cpu")
+    backbone = FrozenBackbone.of(start(), "cpu")
     for task in ("pairs", "single", "classes"):
-        scene_features(root / task, eyes, StreamSource(kind="stream"), task=task, scenes=12, seed=3)  # type: ignore[arg-type]
+        scene_features(root / task, backbone, StreamSource(kind="stream"), task=task, scenes=12, seed=3)  # type: ignore[arg-type]
     return {task: root / task for task in ("pairs", "single", "classes")}
 
 
@@ -138,14 +138,14 @@ def write_birds(folder: Path) -> np.ndarray:
 
 def test_data_set_features(tmp_path: Path) -> None:
     last = write_birds(tmp_path / "set")
-    eyes = Eyes.of(start(), "cpu")
+    backbone = FrozenBackbone.of(start(), "cpu")
     source = DatasetSource(kind="dataset", path=str(tmp_path / "set"), task="classes")
-    facts = dataset_features(tmp_path / "features", eyes, source)
+    facts = dataset_features(tmp_path / "features", backbone, source)
     assert (facts.pictures, facts.rows, facts.task) == (8, 8, "classes")
     rows = list(read_feature_rows(tmp_path / "features"))
     assert [row.class_id for row in rows] == [0, 1] * 4  # classes are numbered anew
     store = open_store(tmp_path / "features")
-    expected = torch.from_numpy(eyes.see(torch.from_numpy(last).permute(2, 0, 1)[None]))
+    expected = torch.from_numpy(backbone.see(torch.from_numpy(last).permute(2, 0, 1)[None]))
     assert torch.allclose(store.pictures(torch.tensor([rows[-1].before])), expected, atol=1e-2)
 
 

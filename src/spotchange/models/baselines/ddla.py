@@ -64,12 +64,12 @@ class Ddla(System):
         """Scores of the mixture: every word under the cluster that the words before it speak for."""
         pairs, clusters = seen["log_prior"].shape
         said = self.speaker(seen["memory"].flatten(0, 1), ids.repeat_interleave(clusters, dim=0))["logits"]
-        chances = said.float().log_softmax(dim=-1).unflatten(0, (pairs, clusters))
-        known = chances[:, :, :-1].gather(3, ids[:, None, 1:, None].expand(-1, clusters, -1, -1))[..., 0]
+        log_probabilities = said.float().log_softmax(dim=-1).unflatten(0, (pairs, clusters))
+        known = log_probabilities[:, :, :-1].gather(3, ids[:, None, 1:, None].expand(-1, clusters, -1, -1))[..., 0]
         so_far = F.pad((known * mask[:, None, 1:]).cumsum(dim=-1), (1, 0))
         # log sum_z p(z | words so far) p(word | z): summed over a sentence this is log sum_z p(z) p(sentence | z).
         belief = (seen["log_prior"][..., None] + so_far).log_softmax(dim=1)
-        return {"logits": (belief[..., None] + chances).logsumexp(dim=1)}
+        return {"logits": (belief[..., None] + log_probabilities).logsumexp(dim=1)}
 
     def steps(self, seen: Seen, rows_per_pair: int) -> RecurrentSteps:
         best = seen["log_prior"].argmax(dim=1)

@@ -97,5 +97,5 @@ class VamPlus(Vam):
 
 def _likelihood(reading: Reading, ids: Tensor, mask: Tensor) -> Tensor:
     """Mean log-probability of each caption's words (pairs,)."""
-    chances = reading["logits"][:, :-1].float().log_softmax(dim=-1).gather(2, ids[:, 1:, None])[..., 0]
-    return (chances * mask[:, 1:]).sum(dim=1) / mask[:, 1:].sum(dim=1).clamp(min=1)
+    log_probabilities = reading["logits"][:, :-1].float().log_softmax(dim=-1).gather(2, ids[:, 1:, None])[..., 0]
+    return (log_probabilities * mask[:, 1:]).sum(dim=1) / mask[:, 1:].sum(dim=1).clamp(min=1)

@@ -24,10 +24,10 @@ def likeliest(scores: Tensor, forbidden: int | None = None) -> tuple[Tensor, Ten
     one_pass = _one_pass_kernel() if scores.is_cuda and scores.numel() >= _MANY_SCORES else None
     if one_pass is not None:
         return one_pass(scores, forbidden)
-    chances = scores.log_softmax(dim=-1, dtype=torch.float32)
+    log_probabilities = scores.log_softmax(dim=-1, dtype=torch.float32)
     if forbidden is not None:
-        chances[:, forbidden] = NEVER
-    best = chances.max(dim=-1)
+        log_probabilities[:, forbidden] = NEVER
+    best = log_probabilities.max(dim=-1)
     return best.indices, best.values
 
 

@@ -11,7 +11,7 @@ _BLOCK = 2048
 
 
 @triton.jit
-def _likeliest(scores, ids, chances, words, row_stride, forbidden, BLOCK: tl.constexpr):
+def _likeliest(scores, ids, log_probabilities, words, row_stride, forbidden, BLOCK: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
     lane = tl.arange(0, BLOCK)
     lowest = -3e38  # finite: two of them have a difference
@@ -36,7 +36,7 @@ def _likeliest(scores, ids, chances, words, row_stride, forbidden, BLOCK: tl.con
     # Of equals the first, as torch does.
     first = tl.min(tl.where(best == chosen, place, words - 1), axis=0)
     tl.store(ids + row, first.to(tl.int64))
-    tl.store(chances + row, chosen - log_sum)
+    tl.store(log_probabilities + row, chosen - log_sum)
 
 
 def likeliest_in_one_pass(scores: Tensor, forbidden: int | None) -> tuple[Tensor, Tensor]:
@@ -44,16 +44,16 @@ def likeliest_in_one_pass(scores: Tensor, forbidden: int | None) -> tuple[Tensor
     rows, words = scores.shape
     scores = scores.contiguous()
     ids = torch.empty(rows, dtype=torch.long, device=scores.device)
-    chances = torch.empty(rows, dtype=torch.float32, device=scores.device)
+    log_probabilities = torch.empty(rows, dtype=torch.float32, device=scores.device)
     with torch.cuda.device_of(scores):
         _likeliest[(rows,)](
             scores,
             ids,
-            chances,
+            log_probabilities,
             words,
             scores.stride(0),
             -1 if forbidden is None else forbidden,
             BLOCK=_BLOCK,
             num_warps=8,
         )
-    return ids, chances
+    return ids, log_probabilities

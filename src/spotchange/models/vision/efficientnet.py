@@ -1,4 +1,4 @@
-"""EfficientNet-lite0: small pretrained eyes. Its grids of 1/16 and 1/32 together are one picture's tokens."""
+"""EfficientNet-lite0: small pretrained backbone. Its grids of 1/16 and 1/32 together are one picture's tokens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What IDC-PCL sees with: a grid network on each picture, features of one, or the pair encoder of CLIP4IDC."""
+"""What IDC-PCL sees with: a CNN backbone on each picture, features of one, or the pair encoder of CLIP4IDC."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class GridFeatures(GridNetwork):
 
 
 class FeaturesOnly(nn.Module):
-    """No eyes: an imported model reads grid features that some network made elsewhere."""
+    """No backbone: an imported model reads grid features that some network made elsewhere."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class FeaturesOnly(nn.Module):
 
 
 class PairFeatures(PairEncoder):
-    """CLIP4IDC's pair encoder as eyes: patches after both pictures met, `encoder.*` named as in its checkpoints."""
+    """CLIP4IDC's pair encoder as backbone: patches after both pictures met, `encoder.*` named as in its checkpoints."""
 
     @property
     def channels(self) -> int:

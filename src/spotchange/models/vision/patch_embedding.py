@@ -1,4 +1,4 @@
-"""From pixels to patch vectors: CLIP's single convolution, and a convolutional stem for training from nothing."""
+"""From pixels to patch vectors: CLIP's single convolution, and a convolutional stem for training from scratch."""
 
 from __future__ import annotations
 

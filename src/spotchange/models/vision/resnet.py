@@ -1,4 +1,4 @@
-"""A grid network (ResNet) in the place of CLIP's vision transformer: IDC's conventional eyes."""
+"""A CNN backbone (ResNet) in the place of CLIP's vision transformer: IDC's conventional backbone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CLIP's word pieces as a `tokenizers.Tokenizer`, made offline from the merges that open_clip_torch carries."""
+"""CLIP's tokens as a `tokenizers.Tokenizer`, made offline from the merges that open_clip_torch carries."""
 
 from __future__ import annotations
 

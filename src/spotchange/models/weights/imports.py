@@ -126,8 +126,10 @@ def save_imported(imported: LoadedModel, out: str | os.PathLike[str]) -> None:
 def _card(imported: LoadedModel) -> str:
     vision = imported.settings.vision
     if imported.settings.architecture == "idc-pcl":
-        eyes = "grid features made elsewhere" if vision.backbone == "features" else "pictures through a frozen ResNet"
-        return f"# {imported.name}\n\nIDC-PCL, imported by spotchange from `{imported.name}`. It reads {eyes}.\n"
+        backbone = (
+            "grid features made elsewhere" if vision.backbone == "features" else "pictures through a frozen ResNet"
+        )
+        return f"# {imported.name}\n\nIDC-PCL, imported by spotchange from `{imported.name}`. It reads {backbone}.\n"
     ability = "Captions image pairs." if imported.settings.captioner else "Ranks captions; has no captioner yet."
     return (
         f"# {imported.name}\n\n{ability}\n\nImported by spotchange from `{imported.name}`: {vision.intra} blocks see "

@@ -34,7 +34,7 @@ class PlaceWords:
 
     @classmethod
     def of(cls, tokenizer: Tokenizer) -> PlaceWords:
-        """The tables of a model's words or word pieces."""
+        """The tables of a model's words or tokens."""
         size = tokenizer.get_vocab_size(with_added_tokens=True)
         bound, stuck = torch.zeros(2, size, dtype=torch.bool)
         tables = []

@@ -28,7 +28,7 @@ from spotchange.training.augmentation.symmetries import PlaceWords, mirror_and_t
 from spotchange.training.sources.classes import ImageClasses, classes_of_features, classes_of_folder
 from spotchange.training.sources.combined import Augmented, Mixture
 from spotchange.training.sources.everyday import EverydayPairs
-from spotchange.training.sources.extraction import Eyes, scene_features
+from spotchange.training.sources.extraction import FrozenBackbone, scene_features
 from spotchange.training.sources.features import FeatureFolder
 from spotchange.training.sources.folder import ImageFolder
 from spotchange.training.sources.interface import Batches, HeldOut, NegativePlan, RunContext, Source
@@ -161,8 +161,8 @@ def _features(data: FeatureSource, *, for_validation: bool = False) -> FeatureFo
 
 
 def _make_features(data: FeatureSource, scenes: int, folder: Path, run: RunContext) -> None:
-    eyes = Eyes.of(run.start, run.device_name)
-    scene_features(folder, eyes, data.of, task=data.task, scenes=scenes, seed=data.seed)
+    backbone = FrozenBackbone.of(run.start, run.device_name)
+    scene_features(folder, backbone, data.of, task=data.task, scenes=scenes, seed=data.seed)
 
 
 def _image_texts(data: AnySettings) -> ImageTexts:

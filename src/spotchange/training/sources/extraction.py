@@ -43,7 +43,7 @@ Part = tuple[np.ndarray, list[FeatureRow]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Eyes:
+class FrozenBackbone:
     """A frozen network with its preprocessing, on a device."""
 
     network: GridNetwork
@@ -54,7 +54,7 @@ class Eyes:
     """Arithmetic; a GPU's training sees pictures so too, and features are kept in half precision anyway."""
 
     @classmethod
-    def of(cls, start: Start, device: str, *, bf16: bool = False) -> Eyes:
+    def of(cls, start: Start, device: str, *, bf16: bool = False) -> FrozenBackbone:
         """Those of a model that a recipe starts with; `bf16` on a CPU too, which pays where it has instructions."""
         network = frozen_network(start.model)
         if network is None:
@@ -80,7 +80,7 @@ class Eyes:
         return torch.cat(parts).numpy()
 
     def facts(self, task: Task, *, paired: bool) -> FeatureFacts:
-        """What a folder made by these eyes says of itself."""
+        """What a folder made by this backbone says of itself."""
         return FeatureFacts(
             task=task,
             backbone=self.network.fingerprint(),
@@ -93,7 +93,7 @@ class Eyes:
 
 def scene_features(
     out: Path,
-    eyes: Eyes,
+    backbone: FrozenBackbone,
     source: StreamSource,
     *,
     task: Task,
@@ -108,14 +108,14 @@ def scene_features(
         "classes": _object_rows,
     }
     rows_of = kinds[task]
-    world = World(source.scene_settings(), seed=world_seed(seed), device=eyes.device)
+    world = World(source.scene_settings(), seed=world_seed(seed), device=backbone.device)
 
     def parts() -> Iterator[Part]:
         first = 0
-        step = _SCENES_AT_ONCE[eyes.device.partition(":")[0]]
+        step = _SCENES_AT_ONCE[backbone.device.partition(":")[0]]
         for start in range(0, scenes, step):
             batch = world.scenes(np.arange(start, min(start + step, scenes)))
-            height, width = eyes.preprocessor.image_size
+            height, width = backbone.preprocessor.image_size
             images, ids = draw_pictures(
                 batch,
                 source.scene_settings().look,
@@ -123,26 +123,26 @@ def scene_features(
                 width=width,
                 height=height,
                 quality=source.quality,
-                device=eyes.device,
+                device=backbone.device,
             )
             pictures, rows = rows_of(batch, images, ids, world.seed, first)
             first += len(pictures)
-            yield eyes.see(pictures), rows
+            yield backbone.see(pictures), rows
             advance(len(batch))
 
-    return write_features(out, eyes.facts(task, paired=task == "pairs"), parts())
+    return write_features(out, backbone.facts(task, paired=task == "pairs"), parts())
 
 
 def dataset_features(
-    out: Path, eyes: Eyes, source: DatasetSource, *, advance: Callable[[int], None] = lambda done: None
+    out: Path, backbone: FrozenBackbone, source: DatasetSource, *, advance: Callable[[int], None] = lambda done: None
 ) -> FeatureFacts:
     """Features of a data set's split, for the task its settings name."""
-    height, width = eyes.preprocessor.image_size
+    height, width = backbone.preprocessor.image_size
     folder = open_cache(source.path, source.split, height=height, width=width, cache_dir=source.cache)
     index, file = RowIndex(folder), FlatFile(folder / "pictures.bin")
     units = pair_up(index)
-    rows = _dataset_rows(source, index, units.ravel(), eyes.grid)
-    step = _PICTURES_AT_ONCE[eyes.device.partition(":")[0]]
+    rows = _dataset_rows(source, index, units.ravel(), backbone.grid)
+    step = _PICTURES_AT_ONCE[backbone.device.partition(":")[0]]
     size = 3 * height * width
 
     def parts() -> Iterator[Part]:
@@ -150,10 +150,10 @@ def dataset_features(
             count = min(step, len(file) // size - first)
             pictures = torch.empty(count, 3, height, width, dtype=torch.uint8)
             file.read_into(first * size, pictures.numpy())
-            yield eyes.see(pictures), rows if first == 0 else []
+            yield backbone.see(pictures), rows if first == 0 else []
             advance(count)
 
-    return write_features(out, eyes.facts(source.task, paired=units.shape[1] == 2), parts())
+    return write_features(out, backbone.facts(source.task, paired=units.shape[1] == 2), parts())
 
 
 def _dataset_rows(
