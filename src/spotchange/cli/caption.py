@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from spotchange.answering.batch import NamedPair
 
 BATCH_SIZE = 16
-MANIFEST = "Caption every line of this file: JSON with id, before_file_name, after_file_name (or before, after)."
+MANIFEST = "Caption every line of this file: JSON with id, before_file_name and after_file_name (or before, after)."
 
 
 def caption(
