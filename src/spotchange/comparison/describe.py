@@ -9,7 +9,8 @@ import numpy.typing as npt
 
 from spotchange.comparison.layout.across import describe_across
 from spotchange.comparison.layout.found_again import found_again
-from spotchange.comparison.layout.gaps import ROUNDING, Gap, describe_gaps, in_view
+from spotchange.comparison.layout.gap import Gap
+from spotchange.comparison.layout.gaps import ROUNDING, describe_gaps, in_view
 from spotchange.comparison.layout.grouping import joined_findings, ordered
 from spotchange.comparison.layout.positions import place
 from spotchange.comparison.layout.rearranged import rearranged

@@ -174,7 +174,8 @@ def _scan_chunks(content: bytes, max_pixels: int) -> tuple[bool, bytes | None]:
     """Whether all chunks are such that the stored pixels are the picture, and the colour profile."""
     width, height = int.from_bytes(content[16:20], "big"), int.from_bytes(content[20:24], "big")
     start, profile = 8, None
-    while size_problem(width, height, max_pixels=max_pixels) is None and start + 8 <= len(content):
+    fits = size_problem(width, height, max_pixels=max_pixels) is None
+    while fits and start + 8 <= len(content):
         length, name = int.from_bytes(content[start : start + 4], "big"), content[start + 4 : start + 8]
         if name == b"IEND":
             return True, profile

@@ -49,14 +49,18 @@ class Verdict:
 def judge(before: Picture, after: Picture, tolerance: Tolerance, ignore: Sequence[Box]) -> Verdict:
     """Compare every pixel, both pictures laid from the top left; what only one of them covers differs fully."""
     first, second = _words(before, after)
-    if first.shape == second.shape and np.array_equal(first, second):
-        nothing = np.zeros(first.shape, bool)
-        return Verdict(identical=True, differing=nothing, counted=nothing, diff_pixels=0, largest_difference=0.0)
     height, width = min(first.shape[0], second.shape[0]), min(first.shape[1], second.shape[1])
-    differing = np.ones((max(first.shape[0], second.shape[0]), max(first.shape[1], second.shape[1])), bool)
-    # Rows that only one picture has differ, the corner that neither has does not.
-    differing[first.shape[0] :, second.shape[1] :] = differing[second.shape[0] :, first.shape[1] :] = False
-    np.not_equal(first[:height, :width], second[:height, :width], out=differing[:height, :width])
+    if first.shape == second.shape:
+        differing = np.not_equal(first, second)
+        if not differing.any():
+            return Verdict(
+                identical=True, differing=differing, counted=differing, diff_pixels=0, largest_difference=0.0
+            )
+    else:
+        differing = np.ones((max(first.shape[0], second.shape[0]), max(first.shape[1], second.shape[1])), bool)
+        # Rows that only one picture has differ, the corner that neither has does not.
+        differing[first.shape[0] :, second.shape[1] :] = differing[second.shape[0] :, first.shape[1] :] = False
+        np.not_equal(first[:height, :width], second[:height, :width], out=differing[:height, :width])
     for x, y, box_width, box_height in ignore:
         differing[max(y, 0) : max(y + box_height, 0), max(x, 0) : max(x + box_width, 0)] = False
     places = np.flatnonzero(differing[:height, :width])

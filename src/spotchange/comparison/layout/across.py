@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from spotchange.comparison.layout.gaps import Gap, describe_gaps
+from spotchange.comparison.layout.gap import Gap
+from spotchange.comparison.layout.gaps import describe_gaps
 from spotchange.comparison.layout.regions import Frame
 from spotchange.comparison.layout.rows import matching_blocks, row_keys
 from spotchange.comparison.place.colours import pack

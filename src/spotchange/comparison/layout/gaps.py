@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 
-import cv2
 import numpy as np
-import numpy.typing as npt
 
+from spotchange.comparison.layout.exchanges import exchanged
+from spotchange.comparison.layout.gap import Gap
 from spotchange.comparison.layout.positions import count, distance, place
-from spotchange.comparison.layout.regions import Frame, around, bounds
+from spotchange.comparison.layout.regions import Frame, bounds
 from spotchange.comparison.layout.rows import frames_between, matching_blocks, row_keys
 from spotchange.comparison.place.boxes import describe_box
 from spotchange.comparison.place.classify import classify, likely, replaced
@@ -19,89 +18,11 @@ from spotchange.comparison.place.colours import most_common, pack, unpack
 from spotchange.comparison.place.patches import Patch
 from spotchange.comparison.place.textlike import looks_like_text
 from spotchange.comparison.result import Finding
-from spotchange.results import Box
 
 # What came or went and pushed the rest was inserted or removed.
 _PUSHING = {("appeared", True): "inserted", ("disappeared", False): "removed"}
-REMAINS = 0.15  # of the rows: what one side shows of fewer rows is an edge of what the other has
-ONE_LINE, LEADING = 40, 0.4  # rows of letters at most, and the room above and below, of their height
 NARROWER = 0.8  # of the columns of a gap: a difference in fewer is aligned on its own
 ROUNDING = 2  # rows: pages lie at fractions of a pixel, so parts of one push may differ by this
-
-
-@dataclass(frozen=True, eq=False)
-class Gap:
-    """A frame with more rows on one side than on the other."""
-
-    frame: Frame
-    before: npt.NDArray[np.uint8]
-    after: npt.NDArray[np.uint8]
-    across: bool = False
-    """The pictures are given with rows and columns exchanged, so that rows here are columns there."""
-
-    def outward(self, box: Box) -> Box:
-        """A rectangle as one of the upright picture."""
-        return (box[1], box[0], box[3], box[2]) if self.across else box
-
-    @cached_property
-    def words(self) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
-        """The rows of each side, one integer a pixel."""
-        frame = self.frame
-        columns = slice(frame.left, frame.right)
-        return (
-            pack(self.before[frame.before_top : frame.before_bottom, columns]),
-            pack(self.after[frame.after_top : frame.after_bottom, columns]),
-        )
-
-    @cached_property
-    def ground(self) -> npt.NDArray[np.uint32]:
-        """The row next to the gap that hides most of it, (columns,) packed: pages have panels side by side."""
-        frame = self.frame
-        columns = slice(frame.left, frame.right)
-        near = [
-            pack(picture[row, columns])
-            for picture, rows in (
-                (self.before, (frame.before_top - 1, frame.before_bottom)),
-                (self.after, (frame.after_top - 1, frame.after_bottom)),
-            )
-            for row in rows
-            if 0 <= row < len(picture)
-        ]
-        if not near:
-            flat = most_common(np.concatenate([words.ravel() for words in self.words]))[0]
-            return np.full(frame.right - frame.left, flat, np.uint32)
-        return min(near, key=lambda row: sum(np.count_nonzero(words != row) for words in self.words))
-
-    def content(self, side: int) -> Box | None:
-        """What is not ground on one side, in the picture's own pixels."""
-        box = bounds(self.words[side] != self.ground)
-        if box is None or box[3] <= REMAINS * max(self.frame.before_rows, self.frame.after_rows):
-            return None
-        top = self.frame.before_top if side == 0 else self.frame.after_top
-        return box[0] + self.frame.left, box[1] + top, box[2], box[3]
-
-    def differing(self, side: int) -> Box:
-        """The rows with content on one side, as far as the other picture differs there."""
-        content = self.content(side)
-        assert content is not None
-        frame = self.frame
-        top, bottom = (frame.before_top, frame.before_bottom) if side == 0 else (frame.after_top, frame.after_bottom)
-        if content[3] <= ONE_LINE:
-            # A line of text takes more room than its letters.
-            room = round(LEADING * content[3])
-            top, bottom = max(top, content[1] - room), min(bottom, content[1] + content[3] + room)
-        else:
-            top, bottom = content[1], content[1] + content[3]
-        rows = min(bottom, len(self.before), len(self.after)) - top
-        columns = slice(self.frame.left, self.frame.right)
-        one, other = (picture[top : top + max(rows, 0), columns] for picture in (self.before, self.after))
-        box = bounds((one != other).any(axis=2)) if rows > 0 else None
-        return (box[0] + self.frame.left, box[1] + top, box[2], box[3]) if box else content
-
-    @property
-    def growth(self) -> int:
-        """Rows that after has more."""
-        return self.frame.after_rows - self.frame.before_rows
 
 
 def in_view(frames: Sequence[Frame], before_height: int, after_height: int) -> list[Frame]:
@@ -269,67 +190,3 @@ def _padded(gap: Gap) -> Patch:
         after=after,
         rim=gap.outward((rim, rim, width, height)),
     )
-
-
-def exchanged(gaps: Sequence[Gap], size: tuple[int, int]) -> tuple[list[Finding], list[Gap]]:
-    """Rows removed at one place and inserted at another moved; the findings, and the gaps that remain."""
-    left = list(gaps)
-    findings = []
-    for gap in gaps:
-        for other in gaps:
-            if gap not in left or other not in left or gap.growth >= 0 or other.growth <= 0:
-                continue
-            lost, won = gap.content(0), other.content(1)
-            if lost is None or won is None or abs(lost[3] - won[3]) > 0.2 * max(lost[3], won[3]) + 2:
-                continue
-            if _same_rows(gap, other) < 0.7:
-                continue
-            left = [each for each in left if each is not gap and each is not other]
-            findings.append(_exchange(gap.outward(lost), gap.outward(won), size))
-    return findings, left
-
-
-def _exchange(lost: Box, won: Box, size: tuple[int, int]) -> Finding:
-    right, down = won[0] - lost[0], won[1] - lost[1]
-    union = around([lost, won])
-    if abs(right) <= 4 * lost[2] + 8 and abs(down) <= 4 * lost[3] + 8:
-        sentence = f"two parts {place(union, size)} exchanged places"
-        return Finding(
-            kind="swapped", sentence=sentence, boxes_before=(union,), boxes_after=(union,), pixels=union[2] * union[3]
-        )
-    return Finding(
-        kind="moved",
-        sentence=f"a part of {lost[2]}x{lost[3]} pixels {place(lost, size)} moved {distance(right, down)}",
-        boxes_before=(lost,),
-        boxes_after=(won,),
-        pixels=lost[2] * lost[3],
-        shift=(right, down),
-    )
-
-
-def _same_rows(gap: Gap, other: Gap) -> float:
-    """How far what was removed here is what was inserted there: the share of rows, or the likeness of the shapes."""
-    if (gap.frame.left, gap.frame.right) != (other.frame.left, other.frame.right):
-        return 0.0
-    lost = row_keys(gap.words[0])[(gap.words[0] != gap.ground).any(axis=1)]
-    won = row_keys(other.words[1])[(other.words[1] != other.ground).any(axis=1)]
-    share = float(np.isin(lost, won).mean()) if len(lost) else 0.0
-    return max(share, _likeness(gap, other))
-
-
-def _likeness(gap: Gap, other: Gap) -> float:
-    """Correlation of the ink, which survives being painted at another fraction of a pixel."""
-    cuts = []
-    for each, side in ((gap, 0), (other, 1)):
-        box = bounds(each.words[side] != each.ground)
-        if box is None:
-            return 0.0
-        x, y, width, height = box
-        ink = (each.words[side] != each.ground)[y : y + height, x : x + width]
-        cuts.append(cv2.blur(ink.astype(np.float32), (5, 5)))
-    (height, width), (other_height, other_width) = cuts[0].shape, cuts[1].shape
-    if abs(height - other_height) > 2 or abs(width - other_width) > 3:
-        return 0.0
-    rows, columns = min(height, other_height), min(width, other_width)
-    one, two = (cut[:rows, :columns].ravel() for cut in cuts)
-    return float(np.corrcoef(one, two)[0, 1]) if min(one.std(), two.std()) > 1e-3 else 0.0

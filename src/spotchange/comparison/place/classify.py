@@ -18,7 +18,7 @@ from spotchange.results import Box
 
 NEARLY_ALL = 0.93  # of the pixels an explanation must cover to be believed at once
 LETTER = 12  # pixels of ink together
-SAME_OUTLINE = 0.8
+SAME_OUTLINE, SLIGHT = 0.8, 30  # share of the ink; levels
 MOSTLY = 0.72
 LIKE = 0.55  # correlation of two shapes of different size that are the same thing
 
@@ -115,8 +115,10 @@ def _recoloured(patch: Patch, size: tuple[int, int]) -> Finding | None:
     certain, pairs = patch.colour_map()
     if certain < NEARLY_ALL:
         error, difference = patch.colour_error()
-        if patch.pixels < 24 or error > 0.12 * difference + 1.5 or not _same_outline(patch):
+        if patch.pixels < 24 or error > 0.12 * difference + 1.5:
             return None
+        if difference > SLIGHT and not _same_outline(patch):
+            return None  # another picture can follow a map of colours by chance
     counted = sum(pixels for _, _, pixels in pairs)
     shares = {(old, new): pixels / counted for old, new, pixels in pairs}
     if any(shares.get((new, old), 0) > 0.1 and share > 0.1 for (old, new), share in shares.items()):

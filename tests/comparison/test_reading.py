@@ -1,0 +1,44 @@
+"""Text in pictures: read where the extra is installed, named as text where it is not."""
+
+from __future__ import annotations
+
+import pytest
+from drawn_pages import FONT, INK, page, with_box
+from PIL import Image, ImageDraw
+
+from spotchange.comparison import ComparisonOptions, compare
+from spotchange.comparison.place import reading
+from spotchange.errors import MissingExtraError
+
+
+def priced(price: str) -> Image.Image:
+    picture = page()
+    ImageDraw.Draw(picture).text((360, 120), price, fill=INK, font=FONT)
+    return picture
+
+
+def with_button() -> Image.Image:
+    picture = with_box(page(), (360, 120, 90, 32), (30, 90, 210))
+    ImageDraw.Draw(picture).text((374, 127), "Sign up", fill=(255, 255, 255), font=FONT)
+    return picture
+
+
+def test_a_changed_price_is_read() -> None:
+    pytest.importorskip("rapidocr")
+    result = compare(priced("$19.99"), priced("$24.99"))
+    assert result.summary == "the text '$19.99' changed to '$24.99'"
+    assert (result.findings[0].text_before, result.findings[0].text_after) == ("$19.99", "$24.99")
+
+
+def test_a_button_is_called_by_what_it_says() -> None:
+    pytest.importorskip("rapidocr")
+    assert compare(with_button(), page()).summary == "the button 'Sign up' on the right disappeared"
+
+
+def test_without_the_extra_text_is_named_and_unread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "can_read", lambda: False)
+    result = compare(priced("$19.99"), priced("$24.99"))
+    assert result.summary == "the text on the right changed"
+    assert result.findings[0].text_before is None
+    with pytest.raises(MissingExtraError, match="text"):
+        compare(priced("$19.99"), priced("$24.99"), ComparisonOptions(read_text=True))
