@@ -78,8 +78,8 @@ def test_boxes_and_masks_agree(made: Path) -> None:
 
 def test_difficulty_is_spread_as_in_the_original(shared: Path) -> None:
     official = json.loads((shared / "data/annotations/clevr_change/change_captions_by_IOU.json").read_text())
-    scenes = World(SceneSettings(), seed=1).scenes(np.arange(100))
-    ids = render(scenes, width=480, height=320, quality="fast").ids
+    scenes = World(SceneSettings(), seed=1).scenes(np.arange(300))  # of 100, quartiles stray by as much as is allowed
+    ids = render(scenes, width=240, height=160, quality="fast").ids
     ours = [mean_iou(scenes, scene, object_boxes(ids[scene]), AFTER) for scene in range(len(scenes))]
     quartiles = [0.25, 0.5, 0.75]
     assert np.quantile(ours, quartiles) == pytest.approx(np.quantile(list(official.values()), quartiles), abs=0.05)
