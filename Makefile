@@ -12,7 +12,7 @@ setup: $(FULL)
 # What `pip install spotchange` brings: captions, comparisons and scores without torch.
 $(LIGHT): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) install -c constraints.txt setuptools wheel
+	$(PIP) install -c constraints.txt --upgrade setuptools wheel
 	$(PIP) install -c constraints.txt --no-build-isolation -e .
 	touch $@
 
