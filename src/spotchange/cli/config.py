@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from textwrap import wrap
 from typing import Annotated
 
 import typer
@@ -29,9 +30,10 @@ def list_all(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")
     if as_json:
         print_json(recipes)
         return
-    width = max(map(len, recipes))
     for name, introduction in recipes.items():
-        print_line(f"{name:{width}}  {introduction}".rstrip())
+        print_line(name)
+        for line in wrap(introduction, width=76):
+            print_line(f"    {line}")
 
 
 @app.command("explain", epilog="Example: spotchange config explain stage.ema")
