@@ -25,8 +25,10 @@ $(FULL): $(LIGHT)
 demo: $(LIGHT)
 	$(BIN)/spotchange caption src/spotchange/assets/examples/2_a_new_colour_before.jpg src/spotchange/assets/examples/2_a_new_colour_after.jpg --heatmap out/heatmap.png
 
+# Whole files go to a worker, in the order of collection: servers and models are made once for a file.
+WORKERS ?= 2
 test: setup
-	$(BIN)/python -m pytest --cov --cov-report=term
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --cov --cov-report=term
 
 lint: setup
 	$(BIN)/ruff check .

@@ -18,7 +18,7 @@ import numpy as np
 import spotchange
 from fidelity import DEFAULT, batch_of, read_rows
 from spotchange.data.metadata import read_manifest
-from spotchange.evaluation.pointing import JUDGED_SIDES, judge_picture
+from spotchange.evaluation.pointing import JUDGED_SIDES, score_image
 from spotchange.scene import AFTER, BEFORE
 from spotchange.scenes.rendering.renderer import render
 
@@ -56,7 +56,7 @@ def main() -> None:
         for side in JUDGED_SIDES.get(row.change_type or "", (0, 1)):
             slot = slots[side]
             if slot is not None:
-                judged.append(judge_picture(answer.heat[side], ids[number, side] == slot + 1)[0])
+                judged.append(score_image(answer.heat[side], ids[number, side] == slot + 1)[0])
         inside.append(all(judged))
     half = len(inside) // 2
     print(json.dumps({"pairs": len(inside), "pointing": round(float(np.mean(inside)), 4),

@@ -73,7 +73,7 @@ def make_pairs(source: Path, folder: Path, count: int) -> tuple[list[Pair], list
 
 
 def run_odiff(binary: str, pair: Pair) -> None:
-    subprocess.run([binary, *map(str, pair), "--threshold", "0"], stdout=subprocess.DEVNULL, check=False)
+    subprocess.run([binary, *map(str, pair), "--threshold", "0"], capture_output=True, check=False)
 
 
 def run_pixelmatch(modules: Path, pair: Pair, folder: Path) -> None:

@@ -1,10 +1,11 @@
-"""Everyday model on real pairs and on pairs without a change.
+"""Whoever answers everyday pictures, on real pairs and on pairs without a change.
 
 python benchmarks/everyday_real.py MODEL --pairs DATASET [--photos FOLDER] [--out FILE.jsonl] [--controls 64]
 
-DATASET holds metadata.jsonl with pairs that all have a change; PHOTOS any pictures, from which controls are made: one
-re-encoded, one 8 % brighter, one cropped by 3 to 5 pixels and rescaled, one shifted as by hand. "Place" counts pairs
-whose hottest cell lies in the tenth of the picture where pixels differ most: one in ten by chance.
+MODEL is "everyday", "bundled" or the folder of a trained model. DATASET holds metadata.jsonl with pairs that all have a
+change; PHOTOS any pictures, or with `backgrounds.jsonl` beside their folder those of its held-out split. Controls are
+made from them: one re-encoded, one 8 % brighter, one cropped by 3 to 5 pixels and rescaled, one shifted as by hand.
+"Place": the hottest point lies in the tenth of the picture where pixels differ most; one in ten by chance.
 """
 
 from __future__ import annotations
@@ -20,9 +21,7 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageEnhance
 
-from spotchange.answering.everyday import EverydayAnswerer
-from spotchange.answering.interface import Answer, CaptionOptions
-from spotchange.answering.pair import ImagePair
+from spotchange.answering import Answer, Answerer, CaptionOptions, ImagePair, build_answerer
 
 
 def reencoded(picture: Image.Image, chance: random.Random) -> Image.Image:
@@ -59,34 +58,35 @@ CONTROLS: dict[str, Callable[[Image.Image, random.Random], Image.Image]] = {
 
 
 def on_difference(answer: Answer, rows: int = 18, columns: int = 18) -> bool:
-    """Whether the hottest cell is among the tenth of cells whose pixels differ most."""
+    """Whether the hottest point is in the tenth of an 18 x 18 grid whose pixels differ most."""
     size = (columns * 16, rows * 16)
     before, after = (np.asarray(each.resize(size), np.float32) for each in (answer.before, answer.after))
     after = after * (before.mean() / max(after.mean(), 1e-3))
     apart = np.abs(before - after).mean(axis=2).reshape(rows, 16, columns, 16).mean(axis=(1, 3))
     heat = answer.heat.max(axis=0)
-    return bool(apart.flat[int(heat.argmax())] >= np.quantile(apart, 0.9))
+    down, across = np.unravel_index(int(heat.argmax()), heat.shape)
+    place = int((down + 0.5) * rows / heat.shape[0]), int((across + 0.5) * columns / heat.shape[1])
+    return bool(apart[place] >= np.quantile(apart, 0.9))
 
 
-def answered(
-    answerer: EverydayAnswerer, pairs: list[tuple[str, ImagePair]], batch: int = 8
-) -> Iterator[tuple[str, Answer]]:
+def answered(answerer: Answerer, pairs: list[tuple[str, ImagePair]], batch: int = 8) -> Iterator[tuple[str, Answer]]:
     for first in range(0, len(pairs), batch):
         part = pairs[first : first + batch]
-        yield from zip(
-            [name for name, _ in part], answerer.answer([pair for _, pair in part], CaptionOptions()), strict=True
-        )
+        outcomes = answerer.answer([pair for _, pair in part], CaptionOptions())
+        for (name, _), outcome in zip(part, outcomes, strict=True):
+            assert isinstance(outcome, Answer), outcome
+            yield name, outcome
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("model", type=Path)
+    parser.add_argument("model")
     parser.add_argument("--pairs", type=Path)
     parser.add_argument("--photos", type=Path)
     parser.add_argument("--controls", type=int, default=64)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    answerer = EverydayAnswerer.load(options.model)
+    answerer = build_answerer(options.model)
     lines: list[dict[str, Any]] = []
     if options.pairs is not None:
         lines += real_pairs(answerer, options.pairs)
@@ -96,7 +96,7 @@ def main() -> None:
         options.out.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
 
 
-def real_pairs(answerer: EverydayAnswerer, folder: Path) -> list[dict[str, Any]]:
+def real_pairs(answerer: Answerer, folder: Path) -> list[dict[str, Any]]:
     rows = [json.loads(line) for line in (folder / "metadata.jsonl").read_text(encoding="utf-8").splitlines()]
     pairs = [
         (row["id"], ImagePair.of(folder / row["before_file_name"], folder / row["after_file_name"])) for row in rows
@@ -111,8 +111,13 @@ def real_pairs(answerer: EverydayAnswerer, folder: Path) -> list[dict[str, Any]]
     return lines
 
 
-def controls(answerer: EverydayAnswerer, folder: Path, count: int) -> list[dict[str, Any]]:
+def controls(answerer: Answerer, folder: Path, count: int) -> list[dict[str, Any]]:
     files = sorted(path for path in folder.iterdir() if path.suffix in (".webp", ".jpg", ".png"))
+    listed = folder.parent / "backgrounds.jsonl"
+    if listed.exists():
+        rows = [json.loads(line) for line in listed.read_text(encoding="utf-8").splitlines()]
+        held_out = {row["id"] for row in rows if row["split"] == "held-out"}
+        files = [path for path in files if path.stem in held_out]
     chance = random.Random(7)
     chosen = chance.sample(files, min(count, len(files)))
     lines = []
@@ -135,6 +140,7 @@ def _line(name: str, answer: Answer) -> dict[str, Any]:
         "score": result.change_score,
         "kind": result.change_type,
         "caption": result.caption,
+        "model": result.model,
     }
 
 

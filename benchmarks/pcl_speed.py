@@ -38,9 +38,9 @@ from spotchange.training.randomness import seed_everything
 from spotchange.training.run import prepare
 from spotchange.training.sources.build import pairs_of, run_context
 from spotchange.training.sources.extraction import FrozenBackbone
+from spotchange.training.sources.generated.live import LiveScenes
 from spotchange.training.sources.interface import Negatives
 from spotchange.training.sources.negatives import WrittenNegatives
-from spotchange.training.sources.scenes import LiveScenes
 from spotchange.training.start import start_model
 
 BASE: dict[str, Any] = {

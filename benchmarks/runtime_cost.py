@@ -1,10 +1,13 @@
 """What captions cost on onnxruntime and on torch, side by side on this machine, with ratios.
 
     python benchmarks/runtime_cost.py [--int8 FOLDER] [--pairs 64] [--threads 2] [--repeats 5] [--serve]
+    python benchmarks/runtime_cost.py --grid 1x1 2x1 1x2 2x2    threads of onnxruntime x callers at the same time
+    python benchmarks/runtime_cost.py --product                 the encoder's matrix products alone: what no graph beats
 
 Runtimes take turns, so that a machine with other work slows both; ratios then still mean something, seconds do not.
-Cold: the whole command as a process, imports included. Memory: the largest resident size of a process that answers a
-batch of 16. Serve: from the start of `spotchange serve --no-page` to its first good /readyz.
+Cold: the whole command as a process, imports included. CPU: user and system seconds of all threads, which other work
+on the machine changes least. Memory: the largest resident size of a process that answers a batch of 16. Serve: from the
+start of `spotchange serve --no-page` to its first good /readyz.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -37,10 +41,25 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--serve", action="store_true", help="also time how soon `serve` is ready")
+    parser.add_argument(
+        "--grid", nargs="+", metavar="THREADSxCALLERS", help="only onnxruntime, shared out in these ways"
+    )
+    parser.add_argument("--product", action="store_true", help="GFLOP/s of matrix products of the encoder's sizes")
+    parser.add_argument("--share", metavar="THREADSxCALLERS", help=argparse.SUPPRESS)
     parser.add_argument("--measure", nargs=2, metavar=("MODEL", "RUNTIME"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.measure:
         print(json.dumps(measure(*options.measure, threads=options.threads, pairs=options.pairs)))
+        return
+    if options.share:
+        print(json.dumps(shared_out(options.model, *map(int, options.share.split("x")), pairs=options.pairs)))
+        return
+    if options.product:
+        for columns, rows in ((384, 1152), (384, 384), (384, 1536), (1536, 384)):
+            print(f"434x{columns} by {columns}x{rows}: {product(columns, rows):.1f} GFLOP/s on one core")
+        return
+    if options.grid:
+        grid(options)
         return
     systems = {"onnx": (options.model, "onnx"), "torch": (options.model, "torch")}
     if options.int8:
@@ -48,7 +67,7 @@ def main() -> None:
     found: dict[str, dict[str, list[float]]] = {name: {} for name in systems}
     for _ in range(options.repeats):
         for name, (model, runtime) in systems.items():
-            values = {"cold": cold(model, runtime), **warm(model, runtime, options)}
+            values = {**cold(model, runtime), **warm(model, runtime, options)}
             if options.serve:
                 values["serve_ready"] = serve_ready(model, runtime)
             for key, value in values.items():
@@ -56,12 +75,18 @@ def main() -> None:
     report(found)
 
 
-def cold(model: str, runtime: str) -> float:
-    """Seconds of `spotchange caption` from nothing."""
+def cold(model: str, runtime: str) -> dict[str, float]:
+    """Seconds of `spotchange caption` from nothing, by the clock and of CPU."""
     command = [sys.executable, "-m", "spotchange", "caption", *map(str, PAIR), "--model", model, "--runtime", runtime]
-    started = time.perf_counter()
+    started, used = time.perf_counter(), cpu_seconds(resource.RUSAGE_CHILDREN)
     subprocess.run([*command, "--device", "cpu"], check=True, stdout=subprocess.DEVNULL)
-    return time.perf_counter() - started
+    return {"cold": time.perf_counter() - started, "cold_cpu": cpu_seconds(resource.RUSAGE_CHILDREN) - used}
+
+
+def cpu_seconds(who: int) -> float:
+    """User and system seconds of this process, or of its children that have ended."""
+    usage = resource.getrusage(who)
+    return usage.ru_utime + usage.ru_stime
 
 
 def warm(model: str, runtime: str, options: argparse.Namespace) -> dict[str, float]:
@@ -84,13 +109,82 @@ def measure(model: str, runtime: str, *, threads: int, pairs: int) -> dict[str, 
         started = time.perf_counter()
         captioner.caption(*PAIR)
         single.append(time.perf_counter() - started)
-    started = time.perf_counter()
+    started, used = time.perf_counter(), cpu_seconds(resource.RUSAGE_SELF)
     count = sum(1 for _ in captioner.caption_many([PAIR] * pairs, batch_size=16))
     return {
         "one_more": statistics.median(single),
         "pairs_per_second": count / (time.perf_counter() - started),
+        "cpu_per_pair": (cpu_seconds(resource.RUSAGE_SELF) - used) / count,
         "memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
     }
+
+
+def grid(options: argparse.Namespace) -> None:
+    """Each way of sharing the cores out, by turns, every time in a process of its own; medians."""
+    found: dict[str, list[dict[str, float]]] = {way: [] for way in options.grid}
+    for _ in range(options.repeats):
+        for way in options.grid:
+            command = [
+                sys.executable,
+                __file__,
+                "--share",
+                way,
+                "--model",
+                options.model,
+                "--pairs",
+                str(options.pairs),
+            ]
+            told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+            found[way].append(json.loads(told))
+    print(f"{'threads x callers':20}{'pairs/s':>10}{'CPU s/pair':>12}{'MiB':>8}")
+    for way, values in found.items():
+        speed, cpu, memory = (
+            statistics.median(each[key] for each in values)
+            for key in ("pairs_per_second", "cpu_per_pair", "memory_mib")
+        )
+        print(f"{way:20}{speed:10.2f}{cpu:12.3f}{memory:8.0f}")
+
+
+def shared_out(model: str, threads: int, callers: int, *, pairs: int) -> dict[str, float]:
+    """So many callers at once, each with one pair after the other, on an onnxruntime of so many threads."""
+    from spotchange.answering import load
+
+    captioner = load(model, runtime="onnx", threads=threads)
+    captioner.caption(*PAIR)
+    started, used = time.perf_counter(), cpu_seconds(resource.RUSAGE_SELF)
+    with ThreadPoolExecutor(max_workers=callers) as pool:
+        count = len(list(pool.map(lambda pair: captioner.caption(*pair), [PAIR] * pairs)))
+    return {
+        "pairs_per_second": count / (time.perf_counter() - started),
+        "cpu_per_pair": (cpu_seconds(resource.RUSAGE_SELF) - used) / count,
+        "memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+    }
+
+
+def product(inner: int, outer: int, tokens: int = 434) -> float:
+    """The best of many tries on one thread, in GFLOP/s; the smaller it is, the more other work there was."""
+    import numpy as np
+    import onnxruntime
+    from onnx import TensorProto, helper, numpy_helper
+
+    random = np.random.default_rng(0)
+    weights = numpy_helper.from_array(random.standard_normal((inner, outer)).astype(np.float32), "weights")
+    seen = helper.make_tensor_value_info("x", TensorProto.FLOAT, [tokens, inner])
+    told = helper.make_tensor_value_info("y", TensorProto.FLOAT, [tokens, outer])
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "weights"], ["y"])], "product", [seen], [told], [weights]
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    x = {"x": random.standard_normal((tokens, inner)).astype(np.float32)}
+    seconds = []
+    for _ in range(200):
+        started = time.perf_counter()
+        session.run(None, x)
+        seconds.append(time.perf_counter() - started)
+    return 2 * tokens * inner * outer / min(seconds) / 1e9
 
 
 def serve_ready(model: str, runtime: str) -> float:
@@ -129,7 +223,8 @@ def report(found: dict[str, dict[str, list[float]]]) -> None:
                     middle[name][key] / torch_value if key == "pairs_per_second" else torch_value / middle[name][key]
                 )
                 ratios += f"{better:12.2f}x"
-        print(f"{key:18}{cells}{WANTED[key]:10.2f}{ratios}")
+        wanted = f"{WANTED[key]:10.2f}" if key in WANTED else " " * 10
+        print(f"{key:18}{cells}{wanted}{ratios}")
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ from spotchange.scenes.patch_labels import patch_truth
 from spotchange.scenes.pictures import draw_pictures
 from spotchange.scenes.sampler import World
 from spotchange.scenes.stream import world_seed
-from spotchange.training.sources.pictures import from_both_cameras
+from spotchange.training.sources.generated.single_images import from_both_cameras
 
 SEED = 77
 AT_ONCE = {"cpu": 25, "cuda": 250}

@@ -44,7 +44,7 @@ def time_world(device: str, scenes: int, seconds: float) -> dict[str, Any]:
         placed += scenes
     wait(device)
     placed_rate = placed / (time.perf_counter() - began)
-    world.judged = world.accepted = accepted = 0
+    world.tried = world.accepted = accepted = 0
     began = time.perf_counter()
     while time.perf_counter() - began < seconds:
         world.scenes(accepted + np.arange(scenes))
@@ -53,7 +53,7 @@ def time_world(device: str, scenes: int, seconds: float) -> dict[str, Any]:
     return {
         "placement attempts/s": round(placed_rate, 1),
         "accepted scenes/s": round(accepted / (time.perf_counter() - began), 1),
-        "accepted share of placed": round(world.accepted / world.judged, 3),
+        "accepted share of placed": round(world.accepted / world.tried, 3),
     }
 
 

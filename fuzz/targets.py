@@ -44,7 +44,7 @@ def pictures(data: bytes, folder: Path) -> None:
 
 
 def manifests(data: bytes, folder: Path) -> None:
-    from spotchange.answering.batch import pairs_from_manifest
+    from spotchange.answering.bulk.one_machine import pairs_from_manifest
     from spotchange.data.metadata import RowReader
 
     path = folder / "pairs.jsonl"
@@ -83,7 +83,7 @@ def model_folders(data: bytes, folder: Path) -> None:
 
 
 def checkpoints(data: bytes, folder: Path) -> None:
-    from spotchange.models.weights.checkpoint_files import read_checkpoint
+    from spotchange.models.weights.published.checkpoint_files import read_checkpoint
 
     for suffix in (".pt", ".safetensors"):
         path = folder / f"weights{suffix}"

@@ -9,9 +9,9 @@ from typing import Any
 
 # What the extras bring; the core must neither import nor ask for it.
 ABSENT = {
-    "accelerate", "fastapi", "gradio", "llvmlite", "numba", "onnx", "onnx_ir", "onnxscript", "open_clip", "peft",
-    "prometheus_client", "pycocoevalcap", "rapidocr", "scipy", "snowballstemmer", "torch", "transformers", "triton",
-    "uvicorn",
+    "accelerate", "fastapi", "gradio", "httpx", "llvmlite", "numba", "onnx", "onnx_ir", "onnxscript", "open_clip",
+    "peft", "prometheus_client", "pyarrow", "pycocoevalcap", "rapidocr", "ray", "s3fs", "scipy", "snowballstemmer",
+    "torch", "transformers", "triton", "uvicorn",
 }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""The front door shows what it says, and opens fast."""
+"""The public interface shows what it says, and opens fast."""
 
 from __future__ import annotations
 

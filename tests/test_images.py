@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import io
 import os
@@ -187,12 +188,61 @@ def test_pillow_pictures_and_arrays() -> None:
     for grey in (np.full((8, 8), 255, np.uint8), np.ones((8, 8, 1)), np.ones((8, 8), bool)):
         close(read_image(grey), [WHITE] * 4, tolerance=0)
     close(read_image(np.zeros((8, 8, 4), np.uint8)), [WHITE] * 4, tolerance=0)
+    close(read_image(pixels.transpose(2, 0, 1)), [RED, GREEN, BLUE, WHITE], tolerance=0)
+    assert read_image(np.zeros((3, 9, 3), np.uint8)).size == (9, 3)  # channels last where both orders fit
+
+
+def test_tensors_of_either_order_and_any_precision() -> None:
+    import torch
+
+    pixels = torch.from_numpy(np.array(quadrants()))
+    first = pixels.permute(2, 0, 1)
+    for tensor in (pixels, first, first / 255, (first / 255).bfloat16(), (first / 255).requires_grad_()):
+        close(read_image(tensor), [RED, GREEN, BLUE, WHITE], tolerance=1)
+    close(read_image(torch.ones(8, 8)), [WHITE] * 4, tolerance=0)
+    for unfit, reason in (
+        (torch.zeros(3, 9, 3), "first or last"),
+        (torch.zeros(1, 3, 8, 8), "shape"),
+        (first.float(), "from 0 to 1"),
+        (first.to(torch.int16), "int16"),
+        (torch.zeros(8, 8, device="meta"), "this tensor"),
+    ):
+        with pytest.raises(ImageError, match=reason):
+            read_image(unfit)
+
+
+def test_file_objects_and_data_urls(tmp_path: Path) -> None:
+    content = encoded(quadrants(), "PNG")
+    close(read_image(io.BytesIO(content)), [RED, GREEN, BLUE, WHITE], tolerance=0)
+    (tmp_path / "picture.png").write_bytes(content)
+    with (tmp_path / "picture.png").open("rb") as stream:
+        close(read_image(stream), [RED, GREEN, BLUE, WHITE], tolerance=0)
+    url = "data:image/png;base64," + base64.b64encode(content).decode()
+    close(read_image(url), [RED, GREEN, BLUE, WHITE], tolerance=0)
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        (io.StringIO("text"), "binary mode"),
+        (io.BytesIO(b""), "empty"),
+        ("data:text/html;base64,PGI+", "must begin with data:image"),
+        ("data:image/png,plain", "must begin with data:image"),
+        ("data:image/png;base64,%%%", "not base64"),
+        ("data:image/png;base64,AAAA", "not an image"),
+        (object(), "cannot read a picture from object"),
+    ],
+)
+def test_unfit_file_objects_and_urls_are_refused(source: object, reason: str) -> None:
+    with pytest.raises(ImageError, match=reason):
+        read_image(source)
 
 
 @pytest.mark.parametrize(
     ("array", "reason"),
     [
-        (np.zeros((3, 8, 8), np.uint8), "shape"),
+        (np.zeros((2, 8, 8), np.uint8), "shape"),
+        (np.zeros((1, 3, 8, 8), np.uint8), "shape"),
         (np.zeros((0, 8, 3), np.uint8), "shape"),
         (np.zeros(8, np.uint8), "shape"),
         (np.full((8, 8), 2.0), "from 0 to 1"),

@@ -10,38 +10,38 @@ import numpy as np
 COLORS = ("#2563a8", "#c2571a", "#9aa3ad")  # system, other system, constant
 _LEFT, _TOP, _BOTTOM = 46, 26, 46
 _PLOT_HEIGHT = 170
+_LINE = 12  # of a name under the bars
 
 
-def grouped_bars(groups: Sequence[str], series: Mapping[str, Sequence[float]], *, unit: str) -> str:
+def grouped_bars(groups: Sequence[str], series: Mapping[str, Sequence[float | None]], *, unit: str) -> str:
     """Bars for each group side by side, one colour a series.
 
     Args:
-        groups: names under the bars.
-        series: values by name of the series, one for each group.
+        groups: names under the bars, a word a line.
+        series: values by name of the series, one for each group; where it is None there is no bar.
         unit: what the axis counts.
     """
-    top = _round_up(max((value for values in series.values() for value in values), default=0))
-    width_of_group = max(56, 22 * len(series) + 18)
-    width = _LEFT + width_of_group * len(groups) + 10
+    top = _round_up(max((value for values in series.values() for value in values if value is not None), default=0))
+    words = [group.split() for group in groups]
+    widest = max((_width(word) for each in words for word in each), default=0)
+    width_of_group = max(56, 22 * len(series) + 18, widest + 8)
+    legend_width = sum(26 + _width(name) for name in series)
+    width = _LEFT + max(width_of_group * len(groups), legend_width) + 10
+    below = _LINE * (max(map(len, words), default=1) - 1)
     parts = [_axis(top, width, unit)]
     for place, group in enumerate(groups):
         start = _LEFT + place * width_of_group
         bar = (width_of_group - 14) / len(series)
         for number, (name, values) in enumerate(series.items()):
-            x = start + 7 + number * bar
-            parts.append(
-                _bar(
-                    x,
-                    bar - 2,
-                    values[place] / top,
-                    COLORS[number % len(COLORS)],
-                    f"{name}, {group}: {values[place]:.1f}",
-                )
-            )
-            parts.append(_text(x + bar / 2 - 1, _y(values[place] / top) - 3, f"{values[place]:.0f}", size=9))
-        parts.append(_text(start + width_of_group / 2, _TOP + _PLOT_HEIGHT + 15, group))
-    legend = _legend(list(series))
-    return _svg(width, parts + legend)
+            value, x = values[place], start + 7 + number * bar
+            if value is None:
+                continue
+            label = f"{name}, {group}: {value:.1f}"
+            parts.append(_bar(x, bar - 2, value / top, COLORS[number % len(COLORS)], label))
+            parts.append(_text(x + bar / 2 - 1, _y(value / top) - 3, f"{value:.0f}", size=9))
+        for line, word in enumerate(words[place]):
+            parts.append(_text(start + width_of_group / 2, _TOP + _PLOT_HEIGHT + 15 + _LINE * line, word))
+    return _svg(width, parts + _legend(list(series), below=below), below=below)
 
 
 def histogram(values: Sequence[float], *, bins: int, top: float, unit: str, color: int = 0) -> str:
@@ -136,20 +136,26 @@ def _axis(top: float, width: float, unit: str) -> str:
     return "".join(parts)
 
 
-def _legend(names: Sequence[str]) -> list[str]:
+def _width(text: str) -> float:
+    """About how many pixels a name takes."""
+    return 6.0 * len(text)
+
+
+def _legend(names: Sequence[str], *, below: float = 0) -> list[str]:
     parts = []
     x = float(_LEFT)
     for number, name in enumerate(names):
-        y = _TOP + _PLOT_HEIGHT + 28
-        parts.append(f'<rect x="{x:.0f}" y="{y}" width="10" height="10" fill="{COLORS[number % len(COLORS)]}"/>')
+        y = _TOP + _PLOT_HEIGHT + 28 + below
+        parts.append(f'<rect x="{x:.0f}" y="{y:.0f}" width="10" height="10" fill="{COLORS[number % len(COLORS)]}"/>')
         parts.append(_text(x + 14, y + 9, name, anchor="start"))
-        x += 26 + 6.5 * len(name)
+        x += 26 + _width(name)
     return parts
 
 
-def _svg(width: float, parts: Sequence[str]) -> str:
-    height = _TOP + _PLOT_HEIGHT + _BOTTOM
+def _svg(width: float, parts: Sequence[str], *, below: float = 0) -> str:
+    height = _TOP + _PLOT_HEIGHT + _BOTTOM + below
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height}" width="{width:.0f}" '
-        f'height="{height}" role="img" font-family="inherit" fill="#1c2733">{"".join(parts)}</svg>'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" '
+        f'height="{height:.0f}" style="max-width:100%;height:auto" role="img" font-family="inherit" fill="#1c2733">'
+        f"{''.join(parts)}</svg>"
     )

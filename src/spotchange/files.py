@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from spotchange.errors import InputError
+from spotchange.storage import StorePath, as_place
 
 LARGEST_INPUT = 2**30  # bytes of a text file
 
@@ -22,7 +24,11 @@ def atomic_path(target: str | os.PathLike[str]) -> Iterator[Path]:
 
     The temporary name keeps the suffix, because image and archive writers choose their format by it.
     """
-    target = Path(target)
+    target = as_place(target)
+    if isinstance(target, StorePath):
+        with _uploaded(target) as temporary:
+            yield temporary
+        return
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.stem}.", suffix=target.suffix)
@@ -34,10 +40,23 @@ def atomic_path(target: str | os.PathLike[str]) -> Iterator[Path]:
         yield temporary
         temporary.chmod(0o666 & ~_umask())  # mkstemp makes files private
         os.replace(temporary, target)
-    except OSError as error:
-        raise InputError(f"cannot write {target}: {error.strerror or error}") from error
+    except Exception as error:
+        _raise_refusal(error, target)
+        raise
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def _uploaded(target: StorePath) -> Iterator[Path]:
+    """A local file that goes to a store when it is whole."""
+    with tempfile.TemporaryDirectory(prefix="spotchange-") as folder:
+        temporary = Path(folder) / (target.name or "file")
+        yield temporary
+        try:
+            target.upload(temporary)
+        except OSError as error:
+            raise InputError(f"cannot write {target}: {error.strerror or error}") from error
 
 
 def read_input(path: str | os.PathLike[str], *, most_bytes: int = LARGEST_INPUT) -> str:
@@ -117,8 +136,9 @@ def new_folder(target: Path, *, durable: bool = False) -> Iterator[Path]:
         if durable:
             _flush(target.parent)
         shutil.rmtree(previous, ignore_errors=True)
-    except OSError as error:
-        raise InputError(f"cannot write {target}: {error.strerror or error}") from error
+    except Exception as error:
+        _raise_refusal(error, target)
+        raise
     finally:
         if fresh is not None:
             shutil.rmtree(fresh, ignore_errors=True)
@@ -134,6 +154,41 @@ def recover_folder(target: Path) -> None:
             previous.rename(target)
     for unfinished in target.parent.glob(f".{target.name}.new-*"):
         shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def _raise_refusal(error: Exception, target: Path) -> None:
+    """Raise an `InputError` if the machine refused to write; writers of tensors have words of their own for that."""
+    if isinstance(error, OSError):
+        raise InputError(f"cannot write {target}: {error.strerror or error}") from error
+    if type(error).__name__ == "SafetensorError" or "inline_container.cc" in str(error):
+        reason = " ".join(str(error).split())[:200]
+        raise InputError(f"cannot write {target}: {reason}", hint="is the disk full?") from error
+
+
+def fetched_folder(address: str) -> Path:
+    """A folder of a store, on this machine: fetched once, and again when a file there is another."""
+    source = StorePath(address)
+    kept = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "spotchange" / "fetched"
+    try:
+        listed = source.listing()
+        if not listed:
+            raise InputError(f"{address} holds no files")
+        name = hashlib.sha256(json.dumps([address, listed]).encode()).hexdigest()[:32]
+        target = kept / name
+        if not target.is_dir():
+            with new_folder(target) as fresh:
+                source.download(fresh)
+        return target
+    except OSError as error:
+        raise InputError(f"cannot read {address}: {error.strerror or error}") from error
+
+
+def remove_folder(folder: Path) -> None:
+    """A folder of ours with all that is in it, if it is there."""
+    if isinstance(folder, StorePath):
+        folder.remove_all()
+        return
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _umask() -> int:

@@ -12,6 +12,8 @@ import numpy as np
 from PIL import Image, UnidentifiedImageError
 
 from spotchange.errors import ImageError, ImageSizeError
+from spotchange.image_sources import ImageSource, image_from_array, plain_source
+from spotchange.storage import as_place, is_address
 
 MAX_PIXELS = 100_000_000
 MAX_SIDE = 65_535  # pixels; what JPEG can hold, and more than any page
@@ -22,7 +24,6 @@ _SPARE = 8  # a side is halved, and so on, only while it stays this many times l
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF")
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif")
 
-ImageSource = str | os.PathLike[str] | bytes | Image.Image | np.ndarray[Any, Any]
 Pixels = np.ndarray[Any, np.dtype[np.uint8]]
 
 # Formats people meet and we do not read: naming them helps more than "not an image".
@@ -54,8 +55,7 @@ def read_image(source: ImageSource, *, max_pixels: int = MAX_PIXELS, smallest_si
     """Read a picture as upright RGB: orientation applied, transparency over white, 16 bits brought to 8.
 
     Args:
-        source: Path, encoded bytes, Pillow picture, or array (height, width[, 1, 3 or 4 channels]) of
-            uint8, uint16, bool, or floats from 0 to 1.
+        source: Path, data URL, encoded bytes, file object, Pillow picture, array or tensor; see `image_sources`.
         max_pixels: Larger pictures are refused before anything is decoded.
         smallest_side: Let the JPEG decoder shrink by 2, 4 or 8 as long as both sides stay at least this long.
             Much faster for loaders that scale down anyway; pixels differ slightly from a full decode.
@@ -74,16 +74,15 @@ def read_image(source: ImageSource, *, max_pixels: int = MAX_PIXELS, smallest_si
 
 def read_stored(source: ImageSource, *, max_pixels: int = MAX_PIXELS, smallest_side: int | None = None) -> Image.Image:
     """Read a picture upright, with the transparency and the depth it is stored with; arguments as `read_image`."""
+    source = plain_source(source)
     name = _name_of(source)
     if isinstance(source, Image.Image):
         return _load(source, name=name, max_pixels=max_pixels)
     if isinstance(source, np.ndarray):
-        return _load(_from_array(source), name=name, max_pixels=max_pixels)
-    if isinstance(source, bytes | bytearray | memoryview):
+        return _load(image_from_array(source), name=name, max_pixels=max_pixels)
+    if isinstance(source, bytes):
         return _read_stream(io.BytesIO(source), name, max_pixels, smallest_side)
-    if not isinstance(source, str | os.PathLike):
-        raise ImageError(f"cannot read a picture from {type(source).__name__}")
-    with _open_file(name) as stream:
+    with _open_file(source) as stream:
         return _read_stream(stream, name, max_pixels, smallest_side)
 
 
@@ -108,7 +107,7 @@ def image_size(source: str | os.PathLike[str] | bytes, *, max_pixels: int = MAX_
     if isinstance(source, bytes):
         return _upright_size(_open(io.BytesIO(source), "picture", max_pixels))
     name = os.fspath(source)
-    with _open_file(name) as stream:
+    with _open_file(source) as stream:
         return _upright_size(_open(stream, name, max_pixels))
 
 
@@ -181,8 +180,11 @@ def _name_of(source: object) -> str:
     return "array" if isinstance(source, np.ndarray) else "picture"
 
 
-def _open_file(name: str) -> IO[bytes]:
+def _open_file(source: str | os.PathLike[str]) -> IO[bytes]:
+    name = os.fspath(source)
     try:
+        if is_address(source):
+            return io.BytesIO(as_place(source).read_bytes())
         # Whoever opens a pipe waits until somebody writes into it.
         if not stat.S_ISREG(os.stat(name).st_mode):
             raise ImageError(f"{name} is a folder, not a picture" if os.path.isdir(name) else f"{name} is not a file")
@@ -297,24 +299,6 @@ def _deep_grey_to_rgb(picture: Image.Image) -> Image.Image:
             strip[values == transparent] = 255
         grey[top : top + rows] = strip
     return Image.fromarray(grey).convert("RGB")
-
-
-def _from_array(array: np.ndarray[Any, Any]) -> Image.Image:
-    if array.ndim == 3 and array.shape[2] == 1:
-        array = array[:, :, 0]
-    if array.ndim not in (2, 3) or (array.ndim == 3 and array.shape[2] not in (3, 4)) or 0 in array.shape:
-        raise ImageError(f"array of shape {array.shape} is not (height, width), (height, width, 1, 3 or 4)")
-    if array.dtype == np.uint16:
-        array = (array / 257).round()
-    elif array.dtype == np.bool_:
-        array = array * 255
-    elif np.issubdtype(array.dtype, np.floating):
-        if not np.isfinite(array).all() or array.min() < 0 or array.max() > 1:
-            raise ImageError("array of floats must hold values from 0 to 1")
-        array = (array * 255).round()
-    elif array.dtype != np.uint8:
-        raise ImageError(f"array of {array.dtype} is not uint8, uint16, bool or float")
-    return Image.fromarray(np.ascontiguousarray(array, dtype=np.uint8))
 
 
 def _one_line(error: Exception) -> str:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import socket
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from spotchange.errors import InputError
+from spotchange.storage import StorePath
 
 
 @contextmanager
@@ -31,6 +34,9 @@ def one_writer(target: Path) -> Iterator[None]:
     """
     from filelock import FileLock, Timeout
 
+    if isinstance(target, StorePath):  # stores have no locks: at least nobody else on this machine
+        name = hashlib.sha256(str(target).encode()).hexdigest()[:32]
+        target = Path(tempfile.gettempdir()) / f"spotchange-{name}"
     lock, writer = (target.with_name(f".{target.name}.{kind}") for kind in ("lock", "writer"))
     try:
         target.parent.mkdir(parents=True, exist_ok=True)

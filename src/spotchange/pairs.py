@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from spotchange.errors import DataError
 from spotchange.files import load_json
+from spotchange.storage import beside
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -30,6 +31,8 @@ class Row:
     before_file_name: str
     after_file_name: str
     captions: tuple[str, ...] = ()
+    differences: tuple[str, ...] | None = None
+    """The single true differences, one text each; empty where nothing changed, None where nobody listed them."""
     change_type: str | None = None
     """none, color, texture, add, drop, move, or any word a data set uses."""
     facts: dict[str, Any] | None = None
@@ -44,15 +47,15 @@ class Row:
 
     @property
     def before_path(self) -> Path:
-        return self.folder / self.before_file_name
+        return beside(self.folder, self.before_file_name)
 
     @property
     def after_path(self) -> Path:
-        return self.folder / self.after_file_name
+        return beside(self.folder, self.after_file_name)
 
     @property
     def mask_path(self) -> Path | None:
-        return self.folder / self.mask_file_name if self.mask_file_name else None
+        return beside(self.folder, self.mask_file_name) if self.mask_file_name else None
 
     def to_dict(self) -> dict[str, Any]:
         """The row as it is written: columns nobody filled are left out."""
@@ -65,6 +68,8 @@ class Row:
         for name in ("change_type", "facts", "mask_file_name", "scene_id"):
             if getattr(self, name) is not None:
                 values[name] = getattr(self, name)
+        if self.differences is not None:
+            values["differences"] = list(self.differences)
         for name in ("before_boxes", "after_boxes"):
             if getattr(self, name) is not None:
                 values[name] = [list(box) for box in getattr(self, name)]
@@ -121,6 +126,7 @@ def parse_row(line: bytes | str, folder: Path, *, captions_needed: bool = True) 
         before_file_name=_file_name(values, "before"),
         after_file_name=_file_name(values, "after"),
         captions=_captions(values.pop("captions", None), needed=captions_needed),
+        differences=_differences(values.pop("differences", None)),
         change_type=_text(values, "change_type"),
         facts=_facts(values.pop("facts", None)),
         before_boxes=_boxes(values, "before_boxes"),
@@ -165,6 +171,14 @@ def _captions(value: Any, *, needed: bool) -> tuple[str, ...]:
         raise DataError("'captions' holds an empty caption or one that is not text")
     if needed and not value:
         raise DataError("'captions' is empty")
+    return tuple(value)
+
+
+def _differences(value: Any) -> tuple[str, ...] | None:
+    if value is None:
+        return None
+    if not isinstance(value, list) or any(not isinstance(each, str) or not each.strip() for each in value):
+        raise DataError("'differences' must be a list of text")
     return tuple(value)
 
 

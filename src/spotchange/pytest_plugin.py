@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from spotchange.images import ImageSource
+    from spotchange.image_sources import ImageSource
 
 BASELINES, RESULTS = "spotchange_baselines", "spotchange_results"
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from html import escape
 from typing import Any, Literal
 
 SCHEMA_VERSION = 2
@@ -59,7 +61,7 @@ class Finding:
         }
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class CaptionResult:
     """What is said about two pictures; `to_dict` is the JSON of the command line, the batch file and the API."""
 
@@ -68,6 +70,8 @@ class CaptionResult:
     change_score: float
     change_type: str | None
     alternatives: tuple[Alternative, ...] = ()
+    differences: tuple[str, ...] = ()
+    """Every single difference, one sentence each, where an answerer was asked for all of them."""
     regions: tuple[Region, ...] = ()
     familiarity: float | None = None
     source: str = "model"
@@ -92,6 +96,32 @@ class CaptionResult:
         values = asdict(self)
         values["alternatives"] = [asdict(each) for each in self.alternatives]
         values["regions"] = [asdict(each) | {"box": list(each.box)} for each in self.regions]
+        values["differences"] = list(self.differences)
         values["warnings"] = list(self.warnings)
         values["findings"] = [each.to_dict() for each in self.findings]
         return {"schema_version": values.pop("schema_version"), **values}
+
+    def __repr__(self) -> str:
+        verdict = "changed" if self.changed else "unchanged"
+        more = f", {self.change_type}" if self.changed and self.change_type else ""
+        where = f", {len(self.regions)} region{'s' * (len(self.regions) != 1)}" if self.regions else ""
+        warned = f", {len(self.warnings)} warning{'s' * (len(self.warnings) != 1)}" if self.warnings else ""
+        return f"<{verdict} ({self.change_score:.2f}{more}{where}{warned}): {self.caption!r}, by {self.model}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the pictures with boxes, where they are still to be had, and the sentence."""
+        show = self.__dict__.get("_show")
+        verdict = f"changed, {self.change_type}" if self.changed and self.change_type else "changed"
+        verdict = verdict if self.changed else "unchanged"
+        notes = "".join(f"<br><small>{escape(warning)}</small>" for warning in self.warnings)
+        return (
+            f"<div>{show() if show is not None else ''}<p><b>{escape(self.caption)}</b><br>"
+            f"<small>{escape(verdict)}, score {self.change_score:.2f}, by {escape(self.model)}</small>{notes}</p></div>"
+        )
+
+    def show_pictures_with(self, show: Callable[[], str]) -> None:
+        """Let `_repr_html_` begin with what `show` writes; no part of the result: not compared, copied or saved."""
+        object.__setattr__(self, "_show", show)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_show"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from spotchange.answering import CaptionOptions
 from spotchange.drawing import GAP, MARK
-from spotchange.errors import ImageError
+from spotchange.errors import ImageError, ModelError
 from spotchange.models.interface import VisualState
 
 Pictures = tuple[Image.Image, Image.Image]
@@ -34,6 +35,12 @@ def test_a_change_is_told_with_its_score_type_and_place(pictures: Pictures) -> N
     assert (region.image, region.box, region.score) == ("after", (60, 40, 20, 20), 0.9)
     assert result.model == "scripted"
     assert [each.text for each in result.alternatives] == ["nothing has changed"]
+
+
+@pytest.mark.parametrize("damage", [{"logits": (float("nan"),) * 6}, {"features": float("inf")}], ids=str)
+def test_no_number_is_no_verdict(pictures: Pictures, damage: dict[str, Any]) -> None:
+    with pytest.raises(ModelError, match="no finite numbers"):
+        scripted(ScriptedModel(**damage)).caption(*pictures)
 
 
 def test_the_sentence_follows_the_verdict(pictures: Pictures) -> None:

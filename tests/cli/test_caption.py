@@ -44,7 +44,8 @@ def test_json_follows_the_schema_and_the_heat_map_is_a_picture(tmp_path: Path) -
     result = json.loads(done.stdout)
     assert next(iter(result)) == "schema_version"
     assert set(result) == {
-        "schema_version", "caption", "changed", "change_score", "change_type", "alternatives", "regions",
+        "schema_version", "caption", "changed", "change_score", "change_type", "alternatives", "differences",
+        "regions",
         "familiarity", "source", "warnings", "model", "seconds", "identical", "preset", "findings", "diff_pixels",
         "diff_ratio", "largest_difference",
     }  # fmt: skip
@@ -157,7 +158,7 @@ def test_the_heat_map_is_not_written_over_a_picture(tmp_path: Path) -> None:
     before, after = example("colour")
     done = run(before, after, "--heatmap", after)
     assert isinstance(done.exception, InputError)
-    assert "one of the pictures" in done.exception.message
+    assert "one of the images" in done.exception.message
 
 
 def test_the_home_folder_may_be_read_only(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from spotchange.cli import main as door
+from spotchange.cli import main as command_line
 from spotchange.cli.failures import exit_code_of
 from spotchange.cli.output import visible
 
@@ -33,7 +33,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_
     def call(*arguments: str) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["spotchange", *arguments])
         with pytest.raises(SystemExit) as ended:
-            door.main()
+            command_line.main()
         told = capfd.readouterr()
         return int(ended.value.code or 0), told.out, told.err
 
@@ -230,7 +230,7 @@ def test_our_own_mistakes_are_told_in_one_line_and_kept_in_a_file(
 
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
-    monkeypatch.setattr(door, "app", fail)
+    monkeypatch.setattr(command_line, "app", fail)
     code, out, err = run("caption")
     assert code == 70
     assert out == ""
@@ -259,7 +259,16 @@ def test_exit_codes(error: BaseException, code: int, capsys: pytest.CaptureFixtu
 
 @pytest.mark.slow
 def test_an_interrupted_train_exits_with_130(tmp_path: Path) -> None:
+    small = "{preset: spotchange-tiny, vision: {image_size: [24, 36], width: 16, layers: 2, n_inter: 1}}"
+    changes = [
+        f"model={small}",
+        "stage.pairs_per_step=4",
+        "stage.steps=100000",
+        "validation.every=100000",
+        "log.every=1",
+    ]
     command = [sys.executable, "-m", "spotchange", "train", "smoke/adapt", "--out", str(tmp_path / "run")]
+    command += [part for each in changes for part in ("--set", each)]
     with subprocess.Popen([*command, "--device", "cpu"], stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         for line in process.stderr:
@@ -267,6 +276,19 @@ def test_an_interrupted_train_exits_with_130(tmp_path: Path) -> None:
                 process.send_signal(2)
                 break
         rest = process.stderr.read()
-        assert process.wait(120) == 130, rest
+        assert process.wait(600) == 130, rest
     assert "--resume goes on" in rest
     assert (tmp_path / "run" / "last").is_dir()
+
+
+@pytest.mark.parametrize("name", ["calibration.json", "familiarity.safetensors", "tokenizer.json", "config.json"])
+def test_a_pipe_in_a_model_folder_is_not_waited_for(run: Any, tmp_path: Path, name: str) -> None:
+    bundled = Path(command_line.__file__).parents[1] / "assets" / "spotchange-small"
+    (tmp_path / "model").mkdir()
+    for each in bundled.iterdir():
+        if each.name != name:
+            (tmp_path / "model" / each.name).symlink_to(each)
+    os.mkfifo(tmp_path / "model" / name)
+    code, _, err = run("caption", "a.png", "b.png", "--model", "model")
+    assert code == 2, err
+    assert err.startswith("error: ")

@@ -63,9 +63,11 @@ def test_export_takes_the_calibration_with_its_file(model: Path, tmp_path: Path)
     assert read_calibration(tmp_path / "out")[1] is not None
     assert export(source, source, "--out", tmp_path / "mean").exit_code == 0
     assert not (tmp_path / "mean" / "calibration.json").exists()  # the mean of models is another model
-    (tmp_path / "out" / FAMILIARITY_FILE).unlink()
-    with pytest.raises(ModelError, match="not the familiarity"):
-        load(tmp_path / "out", device="cpu")
+    for file, other in ((FAMILIARITY_FILE, "calibration.json"), ("calibration.json", FAMILIARITY_FILE)):
+        half = Path(shutil.copytree(tmp_path / "out", tmp_path / f"without {file}"))
+        (half / file).unlink()
+        with pytest.raises(ModelError, match=f"has a {other} but not the {file}"):
+            load(half, device="cpu")
 
 
 def test_export_replaces_a_model_only_where_asked(model: Path, tmp_path: Path) -> None:
@@ -80,3 +82,11 @@ def test_export_replaces_a_model_only_where_asked(model: Path, tmp_path: Path) -
     assert not (out / "README.md").exists()
     (tmp_path / "file").write_text("x")
     assert isinstance(export(model, "--out", tmp_path / "file", "--force").exception, InputError)
+
+
+def test_a_checkpoint_is_named_after_its_run_and_found_by_it(model: Path, tmp_path: Path) -> None:
+    run = tmp_path / "small-caption"
+    shutil.copytree(model, run / "best")
+    for given in (run / "best", run):
+        assert load(given, device="cpu").name == "small-caption"
+    assert load(model, device="cpu").name == "tiny"

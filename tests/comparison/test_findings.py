@@ -241,3 +241,55 @@ def test_tolerated_differences_are_not_described() -> None:
     assert not result.identical
     assert result.findings == ()
     assert result.summary == "no pixel differs beyond the tolerance"
+
+
+def grid(colours: list[int]) -> Image.Image:
+    """Cards in rows of three, each with a drawing of its own."""
+    picture = Image.new("RGB", (480, 320), (236, 238, 240))
+    for number, colour in enumerate(colours):
+        x, y = 20 + 150 * (number % 3), 20 + 145 * (number // 3)
+        picture.paste(PAPER, (x, y, x + 140, y + 135))
+        picture.paste(Image.fromarray(photo(colour, 100, 60)), (x + 10, y + 10))
+        ImageDraw.Draw(picture).text((x + 10, y + 90), LINES[colour].split()[-1], fill=INK, font=FONT)
+    return picture
+
+
+def test_a_card_taken_out_of_a_grid_is_one_finding() -> None:
+    finding = only(grid([0, 1, 2, 3, 4]), grid([0, 2, 3, 4])).findings[0]
+    assert finding.kind == "removed"
+    assert "those after it moved up by one place" in finding.sentence
+    ((x, y, width, height),) = finding.boxes_before
+    assert x >= 165
+    assert x + width <= 315
+    assert y >= 20
+    assert y + height <= 160
+
+
+def test_cards_that_exchange_places() -> None:
+    assert only(grid([0, 1, 2]), grid([1, 0, 2])).findings[0].kind in ("swapped", "moved")
+
+
+def test_a_border_is_no_other_text() -> None:
+    framed = page()
+    ImageDraw.Draw(framed).rectangle((18, 48, 300, 78), outline=(225, 225, 225))
+    finding = only(page(), framed).findings[0]
+    assert finding.kind in ("recoloured", "appeared")
+    assert finding.boxes_after == ((18, 48, 283, 31),)
+
+
+def test_what_lay_over_other_things_disappeared() -> None:
+    under = with_box(with_box(page(), (60, 100, 200, 80), (200, 30, 30)), (180, 150, 200, 90), (30, 90, 200))
+    over = with_box(under, (140, 120, 160, 70), (40, 40, 44))
+    went = only(over, under).findings[0]
+    assert went.kind == "disappeared"
+    assert went.boxes_before == ((140, 120, 160, 70),)
+
+
+def test_a_line_removed_inside_a_card_pushes_what_is_below_it_there() -> None:
+    one, other = page(lines=()), page(lines=())
+    for picture, lines in ((one, LINES[:3]), (other, (LINES[0], LINES[2]))):
+        for number, line in enumerate(lines):
+            ImageDraw.Draw(picture).text((40, 40 + 36 * number), line, fill=INK, font=FONT)
+    finding = only(one, other).findings[0]
+    assert finding.kind == "removed"
+    assert finding.shift == (0, -36)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,15 @@ def test_names_files_and_old_paths_lead_to_the_same_recipe(tmp_path: Path, monke
     assert find_recipe("smoke", within="ablations") == RECIPES / "ablations" / "smoke.yaml"
     Path("finetune").write_text("name: mine\n")
     assert find_recipe("finetune") == Path("finetune")
+
+
+def test_recipes_of_a_package_behind_a_link_are_found(tmp_path: Path) -> None:
+    (tmp_path / "linked").symlink_to(RECIPES.parents[1])
+    asked = "from spotchange.config.recipes import find_recipe; print(find_recipe('finetune'))"
+    found = subprocess.run(
+        [sys.executable, "-c", asked], env={"PYTHONPATH": str(tmp_path / "linked")}, capture_output=True, text=True
+    )
+    assert found.stdout.strip() == str(RECIPES / "finetune.yaml"), found.stderr
 
 
 @pytest.mark.parametrize("name", ["../config/base", "finetun", "nothing/at/all", ""])

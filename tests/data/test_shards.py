@@ -14,7 +14,7 @@ from spotchange.cli.data import app
 from spotchange.data import read_rows
 from spotchange.data.check import check_dataset
 from spotchange.data.shards import list_shards, read_shards, unpack_shards, write_shards
-from spotchange.errors import DataError
+from spotchange.errors import DataError, ImageError
 
 
 def test_shards_hold_every_pair_byte_for_byte(make_set, tmp_path: Path) -> None:
@@ -35,6 +35,19 @@ def test_shards_hold_every_pair_byte_for_byte(make_set, tmp_path: Path) -> None:
     again = tmp_path / "again"
     write_shards(folder, again, pairs_per_shard=4)
     assert (again / "train-000002.tar").read_bytes() == shards["train"][2].read_bytes()
+
+
+def test_only_images_are_packed(make_set, tmp_path: Path) -> None:
+    folder = make_set(scenes=1, splits=("train",))
+    secret = tmp_path / "secret.txt"
+    secret.write_text("a key")
+    path = folder / "train" / "metadata.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    for name in (str(secret), "../../secret.txt"):
+        path.write_text("".join(json.dumps(line | {"after_file_name": name}) + "\n" for line in lines))
+        with pytest.raises(ImageError, match="not an image"):
+            write_shards(folder, tmp_path / "shards", pairs_per_shard=4)
+        assert not list((tmp_path / "shards").glob("*"))
 
 
 def test_unpacking_gives_the_same_data_set(make_set, tmp_path: Path) -> None:

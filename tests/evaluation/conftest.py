@@ -81,11 +81,15 @@ class ListedModel:
     answers: dict[str, tuple[str, bool, str, np.ndarray]]
     name: str = "listed"
 
-    def answer_many(self, pairs: Any, *, options: Any, batch_size: int) -> Iterator[Any]:
+    def answer_many(self, pairs: Any, *, options: Any, batch_size: int, keep_errors: bool) -> Iterator[Any]:
         for _, after in pairs:
             caption, changed, kind, heat = self.answers[after.name]
             result = SimpleNamespace(
-                caption=caption, changed=changed, change_type=kind, change_score=0.9 if changed else 0.1
+                caption=caption,
+                changed=changed,
+                change_type=kind,
+                change_score=0.9 if changed else 0.1,
+                differences=(),
             )
             yield SimpleNamespace(result=result, heat=heat)
 

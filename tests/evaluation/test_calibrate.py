@@ -11,17 +11,17 @@ import pytest
 
 from spotchange.answering.calibration import Calibration, Familiarity, expected_calibration_error
 from spotchange.errors import ModelError
-from spotchange.evaluation.calibrate import RELATION_WORDS, Outputs, fit, report, write
+from spotchange.evaluation.calibrate import RELATION_WORDS, CalibrationOutputs, fit, report, write
 
 
-def outputs(overconfident: float = 1.0, pairs: int = 2000) -> Outputs:
+def outputs(overconfident: float = 1.0, pairs: int = 2000) -> CalibrationOutputs:
     """Logits whose change probability is true by construction, then sharpened."""
     rng = np.random.default_rng(0)
     margin = rng.normal(0, 2, pairs)
     changed = rng.random(pairs) < 1 / (1 + np.exp(-margin))
     logits = np.stack([np.zeros(pairs), margin], axis=1) * overconfident
     features = rng.normal(0, 1, (pairs, 12)) @ rng.normal(0, 1, (12, 12))
-    return Outputs(
+    return CalibrationOutputs(
         logits=logits.astype(np.float32),
         features=features.astype(np.float32),
         changed=changed,

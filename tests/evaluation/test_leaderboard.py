@@ -83,6 +83,9 @@ def test_the_best_stands_first_and_seeds_are_averaged(folder: Path) -> None:
     assert duda.against_best["facts"].difference == pytest.approx(3 / 6 - 1)
     assert duda.published is not None
     assert duda.published.scores["CIDEr-D"] == 112.0
+    untrained = [row.system for row in board.only_published]
+    assert any(name.startswith("CC-Full") for name in untrained)  # nothing is known of it but its numbers
+    assert not any(name.startswith("DUDA (") for name in untrained)
     assert board.constant.scores["facts"] == pytest.approx(0.5)  # it denies every change
 
 

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from spotchange.data import Row
-from spotchange.evaluation.pointing import judge_pair, judge_picture, pointing_values, true_masks
+from spotchange.evaluation.pointing import pointing_values, score_image, score_pair, true_masks
 
 SIZE = (64, 48)  # width, height
 
@@ -27,15 +27,15 @@ def hot_at(row: int, column: int) -> np.ndarray:
 def test_the_peak_must_lie_inside_the_mask() -> None:
     mask = np.zeros((48, 64), dtype=bool)
     mask[8:16, 24:32] = True  # exactly patch (1, 3)
-    inside, touches, coverage = judge_picture(hot_at(1, 3), mask)
+    inside, touches, coverage = score_image(hot_at(1, 3), mask)
     assert inside
     assert touches
     assert coverage == pytest.approx(1 / 1.47, abs=1e-4)
-    assert judge_picture(hot_at(2, 3), mask)[:2] == (False, False)
+    assert score_image(hot_at(2, 3), mask)[:2] == (False, False)
     mask[12:16] = False
     mask[8:12, 24:28] = False  # the patch still touches, its middle no longer lies inside
-    assert judge_picture(hot_at(1, 3), mask)[:2] == (False, True)
-    assert judge_picture(np.zeros((6, 8), np.float32), mask)[2] == 0
+    assert score_image(hot_at(1, 3), mask)[:2] == (False, True)
+    assert score_image(np.zeros((6, 8), np.float32), mask)[2] == 0
 
 
 def test_which_pictures_are_judged(tmp_path: Path) -> None:
@@ -52,11 +52,11 @@ def test_which_pictures_are_judged(tmp_path: Path) -> None:
         ("add", only_after, 1),
         ("add", only_before, 0),
     ]:
-        judged = judge_pair(make_row(tmp_path, change_type=kind, **boxes), heat)
+        judged = score_pair(make_row(tmp_path, change_type=kind, **boxes), heat)
         assert judged is not None
         assert judged[0] == hit, kind
-    assert judge_pair(make_row(tmp_path, change_type="none", **boxes), right) is None
-    assert judge_pair(make_row(tmp_path, change_type="color"), right) is None
+    assert score_pair(make_row(tmp_path, change_type="none", **boxes), right) is None
+    assert score_pair(make_row(tmp_path, change_type="color"), right) is None
 
 
 def test_the_mask_is_cut_to_the_boxes_of_each_side(tmp_path: Path) -> None:
@@ -91,4 +91,4 @@ def test_the_peak_of_a_plateau_is_its_middle() -> None:
     heat[1:4, 2:5] = 1.0
     mask = np.zeros((60, 80), bool)
     mask[22:28, 32:38] = True  # inside the middle one of the nine patches
-    assert judge_picture(heat, mask)[0]
+    assert score_image(heat, mask)[0]

@@ -6,7 +6,8 @@ from spotchange.everyday.kinds import KINDS
 from spotchange.everyday.language.checker import check
 from spotchange.everyday.language.naming import Name, fill
 from spotchange.everyday.language.sentences import write
-from spotchange.everyday.language.wording import FRAMES, TOKENS, build_tokenizer, frame_kind, frame_text, write_frames
+from spotchange.everyday.language.wording import FRAMES, TOKENS, build_tokenizer, frame_kind, frame_text
+from spotchange.everyday.language.writing import write_frames
 from spotchange.everyday.sampling import draw_scenes
 
 SIDE = 96

@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from spotchange.cli.generate import COMPILING
+from spotchange.cli.output import COMPILING
 
 LOOP = """
 import sys
-from spotchange.kernels.compile import cached_loop, told_of_compiling
+from spotchange.kernels.compile import cached_loop, announce_compilation
 
 @cached_loop
 def add(a, b):
     return a + b
 
-with told_of_compiling(lambda: print("compiling", file=sys.stderr)):
+with announce_compilation(lambda: print("compiling", file=sys.stderr)):
     print(add(1, 2), add(3, 4))
 """
 
@@ -28,10 +28,20 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+def has_cuda() -> bool:
+    from numba import cuda
+
+    return bool(cuda.is_available())
+
+
 @pytest.mark.slow
-def test_the_first_run_writes_the_same_bytes_as_the_second(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "device",
+    ["cpu", pytest.param("cuda", marks=[pytest.mark.gpu, pytest.mark.skipif(not has_cuda(), reason="no GPU")])],
+)
+def test_the_first_run_writes_the_same_bytes_as_the_second(tmp_path: Path, device: str) -> None:
     environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path / "cache"), "COLUMNS": "200"}
-    command = [sys.executable, "-m", "spotchange", "generate", "--pairs", "4", "--seed", "4", "--device", "cpu"]
+    command = [sys.executable, "-m", "spotchange", "generate", "--pairs", "4", "--seed", "4", "--device", device]
     said = []
     for name in ("cold", "warm"):
         done = subprocess.run(
@@ -40,6 +50,20 @@ def test_the_first_run_writes_the_same_bytes_as_the_second(tmp_path: Path) -> No
         said.append(done.stderr.count(COMPILING))
     assert contents(tmp_path / "cold") == contents(tmp_path / "warm")
     assert said == [1, 0]
+
+
+def test_where_no_code_can_be_kept_every_run_compiles(tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("not a folder")
+    for _ in range(2):
+        assert "compiling" in run_loop(tmp_path).stderr
+
+
+def test_every_loop_of_the_renderer_keeps_its_code() -> None:
+    from spotchange.scenes.rendering import cpu
+
+    loops = [value for value in vars(cpu).values() if hasattr(value, "py_func")]
+    kept = [loop for loop in loops if type(getattr(loop, "_cache", None)).__name__ == "_ForgivingCache"]
+    assert len(kept) >= 3
 
 
 def run_loop(folder: Path) -> subprocess.CompletedProcess[str]:

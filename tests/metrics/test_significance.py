@@ -6,7 +6,8 @@ from captions import made
 
 from spotchange.errors import InputError
 from spotchange.metrics import Scorer, bootstrap_intervals, paired_comparison
-from spotchange.metrics.resampling import mean_of
+from spotchange.metrics.meteor.metric import meteor_scores
+from spotchange.metrics.resampling import mean_of, meteor_of, ratio_of
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +41,22 @@ def test_intervals_hold_the_score_and_shrink_with_more_items() -> None:
         assert high - low == pytest.approx(2 * 1.96 * items.std() / np.sqrt(len(items)), rel=0.15)
         widths.append(high - low)
     assert widths[1] < widths[0]
+
+
+def test_a_ratio_of_nothing_is_zero() -> None:
+    precision = ratio_of("precision", np.array([1.0, 0.0, 1.0]), np.array([2.0, 0.0, 2.0]))
+    assert precision.corpus().tolist() == [0.5]
+    assert precision.finish(np.array([[0.0, 0.0], [3.0, 4.0]]), 3).tolist() == [[0.0], [0.75]]
+
+
+def test_meteor_of_many_sums_at_once_is_that_of_each() -> None:
+    rows = np.random.default_rng(4).integers(1, 9, size=(12, 23)).astype(float)
+    rows[:, :2] += 8  # more words than function words
+    sums = rows.reshape(4, 3, 23)
+    scores = meteor_of(rows).finish(sums, 1)
+    assert scores.shape == (4, 3, 1)
+    assert scores.ravel().tolist() == meteor_scores(rows).tolist()
+    assert len(set(scores.ravel().tolist())) == 12
 
 
 def test_bleu_interval_agrees_with_plain_resampling(scored: tuple) -> None:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from spotchange.models.idc_pcl import IdcPcl
 from spotchange.models.interface import VisualState
-from spotchange.models.weights.imports import import_model
+from spotchange.models.weights.published.importing import import_model
 
 ORACLE: dict[str, Any] = json.loads(
     Path(os.environ.get("SPOTCHANGE_IDC_PCL_ORACLE", Path(__file__).with_name("idc_pcl_parity.json"))).read_text()

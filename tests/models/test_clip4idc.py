@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from spotchange.config.model import PRESETS, ModelSettings
+from spotchange.config.model import ModelSettings
+from spotchange.config.presets import PRESETS
 from spotchange.errors import ConfigError, ModelError
 from spotchange.models.build import build_model, preprocessor_for
 from spotchange.models.clip4idc import Clip4idc

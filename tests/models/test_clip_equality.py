@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from spotchange.models.weights.imports import import_model
+from spotchange.models.weights.published.importing import import_model
 from spotchange.models.weights.transformers_import import import_transformers
 
 TOLERANCE = {"atol": 1e-5, "rtol": 1e-5}

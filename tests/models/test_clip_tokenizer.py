@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 
 from spotchange.models.build import vocabulary_of
-from spotchange.models.weights.clip_tokenizer import clip_tokenizer
+from spotchange.models.weights.published.clip_tokenizer import clip_tokenizer
 
 ODD = [
     "the Large RED cube's colour has changed!",

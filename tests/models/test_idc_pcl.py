@@ -1,4 +1,4 @@
-"""IDC-PCL: who sees whom, decoding by [MASK], frozen backbone, and every door that other models have."""
+"""IDC-PCL: who sees whom, decoding by [MASK], frozen backbone, and every interface that other models have."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from PIL import Image
 from torch import Tensor
 
 from spotchange.answering import load
-from spotchange.config.model import PRESETS, ModelSettings
+from spotchange.config.model import ModelSettings
+from spotchange.config.presets import PRESETS
 from spotchange.errors import ConfigError, ModelError
 from spotchange.language.vocabulary import build_tokenizer
 from spotchange.models.build import build_model, preprocessor_for

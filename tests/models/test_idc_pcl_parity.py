@@ -31,11 +31,18 @@ from spotchange.models.interface import DecodingOptions
 from spotchange.models.pcl_tokens import CLS, IMG1, IMG2, sinusoids
 from spotchange.pairs import PairBatch
 from spotchange.training.objectives import pcl_finetune
-from spotchange.training.objectives.fda import aligned_scores, alignment_loss
-from spotchange.training.objectives.fgvc import class_contrast, class_losses
-from spotchange.training.objectives.mlm import HiddenWords, word_loss
-from spotchange.training.objectives.mvcl import HiddenCells, cell_loss, cell_scores
 from spotchange.training.objectives.pcl_finetune import PclFinetuneObjective
+from spotchange.training.objectives.pcl_losses import (
+    HiddenCells,
+    HiddenWords,
+    aligned_scores,
+    alignment_loss,
+    cell_loss,
+    cell_scores,
+    class_contrast,
+    class_losses,
+    word_loss,
+)
 from spotchange.training.objectives.pcl_pretrain import PclPretrainObjective
 
 HALF = {"mean": (0.5,) * 3, "std": (0.25,) * 3}
@@ -257,7 +264,7 @@ def test_fine_tuning(
     check_words(model.word_logits(hidden, ids.shape[1])[chosen], labels[chosen], truth)
     judged = "judge_logits" in truth
     if judged:
-        near(model.judge_change(hidden), truth["judge_logits"])
+        near(model.verify_change(hidden), truth["judge_logits"])
         near(model.change_logits(state), truth["judge_logits"])
     # The objective itself, with the oracle's choice of words in place of a random one.
     monkeypatch.setattr(pcl_finetune, "hide_words", lambda *_, **__: HiddenWords(ids=ids, chosen=chosen))

@@ -16,9 +16,9 @@ from typer.testing import CliRunner
 from spotchange.cli.models import app
 from spotchange.config.model import ModelSettings
 from spotchange.errors import InputError, ModelError, SpotchangeError
-from spotchange.models.weights.expected_layout import captioner_shapes, clip_shapes, pair_shapes
 from spotchange.models.weights.folder import load_model
-from spotchange.models.weights.imports import import_model
+from spotchange.models.weights.published.expected_layout import captioner_shapes, clip_shapes, pair_shapes
+from spotchange.models.weights.published.importing import import_model
 
 SETTINGS = ModelSettings.model_validate(
     {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from spotchange.models.decoding.argmax import likeliest
+from spotchange.models.decoding.torch_arrays import likeliest
 
 
 @pytest.mark.parametrize("forbid", [False, True])

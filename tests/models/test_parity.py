@@ -12,7 +12,7 @@ from torch import Tensor
 
 from spotchange.models.interface import VisualState
 from spotchange.models.weights.folder import LoadedModel
-from spotchange.models.weights.imports import import_model
+from spotchange.models.weights.published.importing import import_model
 
 TRUTH: dict[str, Any] = json.loads(Path(__file__).with_name("clip4idc_parity.json").read_text())
 TOLERANCE = {"atol": 1e-4, "rtol": 0}

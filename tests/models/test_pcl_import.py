@@ -18,8 +18,8 @@ from spotchange.models.idc_pcl import IdcPcl
 from spotchange.models.interface import DecodingOptions
 from spotchange.models.vision.resnet import resnet
 from spotchange.models.weights.folder import load_model
-from spotchange.models.weights.imports import import_model
-from spotchange.models.weights.pcl_layout import published_shapes, settings_of
+from spotchange.models.weights.published.importing import import_model
+from spotchange.models.weights.published.pcl_layout import published_shapes, settings_of
 
 WORDS = ["<PAD>", "<BOS>", "<EOS>", "<UNK>", "<CLS>", "<MASK>", "the", "cube", "moved", "nothing", "changed"]
 

@@ -55,6 +55,13 @@ def test_settings_round_trip(resize: str) -> None:
     assert Preprocessor.from_dict(preprocessor.to_dict()) == preprocessor
 
 
+@pytest.mark.parametrize("mean", [("nan", 0, 0), (1e400, 0, 0), (0, 0)])
+def test_numbers_that_are_none_are_refused(mean: tuple[float, ...]) -> None:
+    values = Preprocessor(image_size=(32, 48)).to_dict() | {"image_mean": list(mean)}
+    with pytest.raises(ModelError):
+        Preprocessor.from_dict(values)
+
+
 def test_clips_own_file_is_understood() -> None:
     theirs = {"crop_size": 224, "do_center_crop": True, "size": 224, "image_mean": CLIP_MEAN, "image_std": CLIP_STD}
     assert Preprocessor.from_dict(theirs) == Preprocessor(image_size=(224, 224), resize="crop")

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from spotchange.errors import ModelError
-from spotchange.models.weights.checkpoint_files import read_checkpoint
+from spotchange.models.weights.published.checkpoint_files import read_checkpoint
 
 
 class Evil(nn.Module):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,9 +14,9 @@ from spotchange.config.scenes import DatasetPlan, SceneSettings
 from spotchange.data.metadata import read_rows
 from spotchange.images import read_image
 from spotchange.pairs import CHANGE_TYPES, parse_row
-from spotchange.scene import AFTER, BEFORE, SAME, SceneBatch
+from spotchange.scene import AFTER, BEFORE, MAX_OBJECTS, SAME, SHAPE, SceneBatch
 from spotchange.scenes.dataset import generate_split
-from spotchange.scenes.export import object_boxes, scene_rows
+from spotchange.scenes.export import mean_iou, object_boxes, scene_rows
 from spotchange.scenes.pictures import draw_pictures
 from spotchange.scenes.sampler import World
 from spotchange.scenes.stream import world_seed
@@ -63,3 +65,18 @@ def test_rows_say_what_changed_and_where(drawn: Drawn) -> None:
         for row in (change, distractor):
             again = parse_row(json.dumps(row.to_dict()), row.folder)
             assert again == row
+
+
+def test_mean_overlap_counts_every_shape_that_stands_still_and_is_seen() -> None:
+    attributes = np.full((1, 2, MAX_OBJECTS, 4), -1, np.int8)
+    attributes[0, :, :4, SHAPE] = [0, 1, 0, 2]
+    placement = np.zeros((1, 2, MAX_OBJECTS, 3), np.float32)
+    placement[0, 1, 2] = 1.0  # moved
+    boxes = np.zeros((3, MAX_OBJECTS, 4), np.int32)
+    boxes[:, 0] = (0, 0, 10, 10)
+    boxes[:, 1] = (20, 0, 10, 10)
+    boxes[AFTER, 1, 0] += 5  # half of it shared: 50 of 150
+    boxes[:, 2] = (40, 0, 10, 10)
+    boxes[BEFORE, 3] = (60, 0, 10, 10)  # hidden in the other picture
+    scene: Any = SimpleNamespace(attributes=attributes, placement=placement)
+    assert mean_iou(scene, 0, boxes, AFTER) == pytest.approx((1 + 1 / 3) / 2)

@@ -257,7 +257,7 @@ def test_cuda_loops_draw_what_the_cpu_draws(tmp_path):
     environment = os.environ | {"NUMBA_ENABLE_CUDASIM": "1", "NUMBA_DISABLE_JIT": "1"}
     here, out = os.path.dirname(os.path.abspath(__file__)), str(tmp_path / "tiny.npz")
     subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", SIMULATED, here, out], check=True, env=environment, timeout=280
+        [sys.executable, "-W", "ignore", "-c", SIMULATED, here, out], check=True, env=environment, timeout=600
     )
     simulated = np.load(out)
     images, ids, pixels = draw_tiny(render_cpu)
@@ -280,27 +280,3 @@ def test_cuda_device_draws_what_the_cpu_draws():
         difference = np.abs(cpu.images.astype(int) - gpu.images.cpu().numpy().astype(int))
         assert (difference > 2).mean() < 0.002  # rays that graze an edge may fall to either side
         assert (cpu.ids != gpu.ids.cpu().numpy()).mean() < 0.001
-
-
-DRAW_ONE = """
-import sys
-sys.path.insert(0, sys.argv[1])
-from test_render import SPHERE, scene
-from spotchange.scenes.rendering.renderer import render
-assert render(scene(SPHERE), width=24, height=16, quality="fast").ids.any()
-"""
-
-
-def test_draws_where_no_cache_can_be_written(tmp_path):
-    blocked = tmp_path / "file"
-    blocked.write_text("not a folder")
-    environment = os.environ | {"XDG_CACHE_HOME": str(blocked)}
-    here = os.path.dirname(os.path.abspath(__file__))
-    subprocess.run([sys.executable, "-c", DRAW_ONE, here], check=True, env=environment, timeout=120)
-
-
-def test_keeps_compiled_loops_in_the_cache_folder(tmp_path):
-    environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path)}
-    here = os.path.dirname(os.path.abspath(__file__))
-    subprocess.run([sys.executable, "-c", DRAW_ONE, here], check=True, env=environment, timeout=120)
-    assert list(tmp_path.glob("spotchange/renderer-*/**/*.nbi"))

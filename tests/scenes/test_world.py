@@ -14,8 +14,8 @@ from spotchange.config.scenes import SPLIT_SCENES, SceneSettings, scene_preset
 from spotchange.errors import ConfigError
 from spotchange.pairs import ADD, CHANGE_TYPES, DROP, MOVE, RECOLOR, RETEXTURE
 from spotchange.scene import AFTER, BEFORE, COLOR, MATERIAL, SAME, SHAPE, SIZE, SceneBatch
+from spotchange.scenes import launch_cuda
 from spotchange.scenes import sampler as world
-from spotchange.scenes import sampler_cuda as world_cuda
 from spotchange.scenes.rendering.renderer import visible_pixels
 from spotchange.scenes.sampler import World
 
@@ -246,7 +246,7 @@ def test_tensors_on_a_device_take_the_same_path(accepted: SceneBatch, monkeypatc
     def as_tensor(function: Callable[..., np.ndarray]) -> Callable[..., torch.Tensor]:
         return lambda *args, **values: torch.from_numpy(function(*args, **values))
 
-    monkeypatch.setattr(world_cuda, "draw_on_cuda", draw)
+    monkeypatch.setattr(launch_cuda, "draw_on_cuda", draw)
     monkeypatch.setattr(world, "visible_pixels", as_tensor(world.visible_pixels))
     monkeypatch.setattr(world, "describable", as_tensor(world.describable))
     device = World(scene_preset("clevr-change"), seed=5, device="cpu:0")

@@ -26,6 +26,7 @@ FIELDS = [
     "change_score",
     "change_type",
     "alternatives",
+    "differences",
     "regions",
     "familiarity",
     "source",

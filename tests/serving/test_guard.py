@@ -1,4 +1,4 @@
-"""The door in front of everything: other sites, slow and endless bodies, guessed keys, idle connections."""
+"""The gateway in front of everything: other sites, slow and endless bodies, guessed keys, idle connections."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_wrong_keys_are_counted() -> None:
 
 
 def test_guessing_ends_on_the_page_and_in_the_api(locked_server: Any) -> None:
-    with httpx.Client(base_url=locked_server.address, timeout=20) as client:
+    with httpx.Client(base_url=locked_server.address, timeout=120) as client:
         statuses = [
             client.post("/login", data={"username": "me", "password": f"guess {number}"}).status_code
             for number in range(MOST_FAILURES + 2)

@@ -281,7 +281,7 @@ def test_an_address_instead_of_a_file_is_not_fetched(page_server: Any) -> None:
     )
     sent = {"path": "http://example.invalid/x.png", "meta": {"_type": "gradio.FileData"}}
     body = {"data": [sent, sent], "fn_index": event.get("id", number), "session_hash": "test"}
-    with httpx.Client(base_url=page_server.address, timeout=20) as client:
+    with httpx.Client(base_url=page_server.address, timeout=120) as client:
         assert client.post("/gradio_api/queue/join", json=body).status_code == 200
         with client.stream("GET", "/gradio_api/queue/data?session_hash=test") as stream:
             done = next(line for line in stream.iter_lines() if "process_completed" in line)
@@ -291,7 +291,7 @@ def test_an_address_instead_of_a_file_is_not_fetched(page_server: Any) -> None:
 
 def test_the_page_asks_for_the_key(launch: Any) -> None:
     server = launch(SPOTCHANGE_API_KEY="open-sesame")
-    with httpx.Client(base_url=server.address, timeout=20) as client:
+    with httpx.Client(base_url=server.address, timeout=120) as client:
         assert client.get("/config").status_code == 401
         assert client.post("/gradio_api/queue/join", json={"data": []}).status_code == 401
         assert client.post("/login", data={"username": "me", "password": "wrong-key"}).status_code == 400

@@ -31,7 +31,7 @@ class Recorder:
         widths = [pair.before.pil.width for pair in pairs]
         self.batches.append(widths)
         self.entered.set()
-        assert self.free.wait(10)
+        assert self.free.wait(60)
         error = self.fails(widths)
         if error is not None:
             raise error
@@ -60,7 +60,7 @@ def hold(recorder: Recorder, batcher: Batcher) -> Any:
     """Keep the thread busy with pair 1, so that what follows has to wait."""
     recorder.free.clear()
     future = batcher.submit(pair(1), OPTIONS)
-    assert recorder.entered.wait(5)
+    assert recorder.entered.wait(60)
     return future
 
 
@@ -93,7 +93,7 @@ def test_memory_is_given_back_when_nothing_is_left_to_do(
     monkeypatch.setattr("spotchange.serving.engine.queue.IDLE_SECONDS", 0.01)
     monkeypatch.setattr("spotchange.serving.engine.queue.give_back_memory", given.set)
     batcher.submit(pair(1), OPTIONS).result(5)
-    assert given.wait(5)
+    assert given.wait(60)
 
 
 def test_a_large_pair_does_not_wait_for_ever(
@@ -189,7 +189,7 @@ def test_closing_answers_what_was_submitted(recorder: Recorder) -> None:
     closing = threading.Thread(target=batcher.close)
     closing.start()
     recorder.free.set()
-    closing.join(10)
+    closing.join(60)
     assert [future.result(0).width for future in futures] == [2, 3, 4]
     assert not batcher.ready
     with pytest.raises(NoPlaceError):

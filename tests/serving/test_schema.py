@@ -51,6 +51,6 @@ def test_the_description_holds(
     )
     def hold(case: Any) -> None:
         # A picture cannot be described by a schema: bytes that fit it may still be refused, in the ways described.
-        case.call_and_validate(excluded_checks=[CHECKS.get_one("positive_data_acceptance")], timeout=30)
+        case.call_and_validate(excluded_checks=[CHECKS.get_one("positive_data_acceptance")], timeout=120)
 
     hold()

@@ -10,7 +10,7 @@ import pytest
 from spotchange.config.ablation import Ablation
 from spotchange.config.recipes import RECIPES
 from spotchange.errors import ConfigError
-from spotchange.training.ablation.table import Row, as_json, collect, plan, rank_correlation, run_jobs
+from spotchange.training.ablation.table import CellResult, as_json, collect, plan, rank_correlation, run_jobs
 from spotchange.training.stopping import StopRequest
 
 FOLDER = RECIPES / "ablations"
@@ -115,8 +115,10 @@ def test_table_has_mean_spread_and_correlation(tmp_path: Path) -> None:
 
 
 def test_rank_correlation_knows_ties_and_order() -> None:
-    def rows(values: list[tuple[float, float]]) -> list[Row]:
-        return [Row(cell=str(i), changes={}, by_seed={"a": {1: a}, "b": {1: b}}) for i, (a, b) in enumerate(values)]
+    def rows(values: list[tuple[float, float]]) -> list[CellResult]:
+        return [
+            CellResult(cell=str(i), changes={}, by_seed={"a": {1: a}, "b": {1: b}}) for i, (a, b) in enumerate(values)
+        ]
 
     assert rank_correlation(rows([(1, 30), (2, 20), (3, 10)]), ("a", "b")) == pytest.approx(-1.0)
     assert rank_correlation(rows([(1, 5), (2, 5), (3, 5)]), ("a", "b")) is None
@@ -132,3 +134,14 @@ def test_a_cell_may_have_more_seeds_than_the_others(tmp_path: Path) -> None:
     assert len(training.ran) == before + 4  # two more seeds of two stages, and nothing twice
     seeds = {row.cell: len(row.values["CIDEr-D"]) for row in collect(ablation, tmp_path)}
     assert seeds == {"no adaptation": 1, "adaptation": 3, "no inter layers": 1}
+
+
+def test_some_cells_alone_are_compared_among_themselves(tmp_path: Path) -> None:
+    from typer.testing import CliRunner
+
+    from spotchange.cli.main import app
+
+    options = ["ablate", "idc-pcl", "--only", "none", "--only", "MLM + MVCL + FDA", "--minutes", "0"]
+    done = CliRunner().invoke(app, [*options, "--out", str(tmp_path), "--device", "cpu"])
+    assert done.exit_code == 0, done.output  # nothing is run in no minutes; the table is printed
+    assert "none" in done.output

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from spotchange.training.ema import WeightAverage
+from spotchange.training.optimizers import WeightAverage
 
 
 def test_average_is_the_running_blend_and_swaps_in_and_out() -> None:

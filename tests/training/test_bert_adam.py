@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from spotchange.training.bert_adam import BertAdam
+from spotchange.training.optimizers import BertAdam
 
 
 def test_two_steps_by_hand() -> None:

@@ -58,6 +58,40 @@ def test_summary_is_json_on_stdout(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert json.loads(result.stdout) == summary
 
 
+@pytest.mark.parametrize(
+    ("metric", "shown"), [("CIDEr-D", "CIDEr-D 123.5 at"), ("R@1", "R@1 1.2346 at"), ("loss", "loss 1.2346 at")]
+)
+def test_caption_metrics_are_shown_as_papers_show_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, metric: str, shown: str
+) -> None:
+    from spotchange.training import run
+
+    summary = {"best": 1.23456, "metric": metric, "best_step": 3, "finished": True, "step": 4, "steps": 4}
+    monkeypatch.setattr(run, "run_stage", lambda *arguments, **options: summary)
+    result = invoke(train, RECIPES / "smoke" / "dense.yaml", "--out", tmp_path)
+    assert shown in result.stdout
+
+
+@pytest.mark.parametrize("compiles", [True, False])
+def test_compiling_kernels_is_announced_once_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiles: bool
+) -> None:
+    import numba
+
+    from spotchange.training import run
+
+    def stage(*arguments: object, **options: object) -> dict[str, object]:
+        if compiles:
+            for kernel in (lambda value: value + 1, lambda value: value + 2):
+                numba.njit(kernel)(3)
+        return {"best": None, "finished": True, "step": 4, "steps": 4}
+
+    monkeypatch.setattr(run, "run_stage", stage)
+    result = invoke(train, RECIPES / "smoke" / "dense.yaml", "--out", tmp_path)
+    assert result.exit_code == 0
+    assert result.stderr.count("compiling kernels") == compiles
+
+
 def test_unknown_ablation_lists_those_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(RECIPES.parent)
     result = invoke(ablate, "tabel5")

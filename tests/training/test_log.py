@@ -63,7 +63,7 @@ def test_words_go_to_stderr_only(tmp_path: Path, capsys) -> None:
     assert out == ""
     assert "step 1/4" in err
     assert "min left" in err
-    assert "CIDEr-D 0.2500" in err
+    assert "CIDEr-D 25.0" in err
 
 
 def test_tensorboard_is_written_when_asked_for(tmp_path: Path) -> None:

@@ -74,6 +74,15 @@ def test_a_run_logs_validates_and_saves(make_trainer) -> None:
     assert load_state(trainer.out / "last")["step"] == 6
 
 
+@pytest.mark.parametrize("compiled", [True, False])
+def test_compiling_graphs_is_announced_and_nothing_else(
+    make_trainer, compiled: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("spotchange.training.loop.compile_regions", lambda objective: None)
+    make_trainer(stage={"compile": compiled, "steps": 1}).run(resume=False, stop=StopRequest())
+    assert capsys.readouterr().err.count("compiling graphs") == compiled
+
+
 def test_rates_follow_the_schedule(make_trainer) -> None:
     trainer = make_trainer(schedule={"shape": "linear", "warmup": 0.5})
     trainer.run(resume=False, stop=StopRequest())

@@ -46,7 +46,7 @@ def command(folder: Path, out: str, *options: str) -> list[str]:
 
 
 def run(folder: Path, out: str, *options: str) -> dict[str, Any]:
-    done = subprocess.run(command(folder, out, *options), capture_output=True, text=True, timeout=280)
+    done = subprocess.run(command(folder, out, *options), capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -54,7 +54,7 @@ def run(folder: Path, out: str, *options: str) -> dict[str, Any]:
 def kill_at(folder: Path, out: str, step: int, *options: str) -> None:
     """SIGKILL as soon as the log shows `step`."""
     process = subprocess.Popen(command(folder, out, *options), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 280
+    deadline = time.monotonic() + 600
     while not any(line.get("step", 0) >= step for line in read_log(folder / out / "log.jsonl")):
         assert process.poll() is None, "the run ended before it could be killed"
         assert time.monotonic() < deadline
@@ -105,7 +105,7 @@ def test_killed_and_resumed_equals_the_straight_run(tmp_path: Path) -> None:
 def test_a_planned_stop_equals_the_straight_run_and_runs_are_not_overwritten(tmp_path: Path) -> None:
     part = run(tmp_path, "parts", "--until", "5")
     assert (part["finished"], part["step"]) == (False, 5)
-    refused = subprocess.run(command(tmp_path, "parts"), capture_output=True, text=True, timeout=280)
+    refused = subprocess.run(command(tmp_path, "parts"), capture_output=True, text=True, timeout=600)
     assert refused.returncode == 2
     assert "already holds a run" in refused.stderr
     assert run(tmp_path, "parts", "--resume")["finished"]

@@ -47,7 +47,7 @@ def judged(kinds: list[int]) -> dict[str, float]:
         check=lambda captions: [True, True, False, False],
     )
     validator = Validator(held_out, decode=lambda ids: CAPTIONS[ids[0]], max_words=8)
-    return validator.judge(Speaks())  # type: ignore[arg-type]
+    return validator.evaluate(Speaks())  # type: ignore[arg-type]
 
 
 def test_facts_of_changes_are_told_apart() -> None:

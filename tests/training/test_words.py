@@ -10,8 +10,8 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from spotchange.config.model import VocabularySettings
 from spotchange.language.vocabulary import BOS_ID, EOS_ID, PAD_ID, encode
-from spotchange.models.weights.clip_tokenizer import clip_tokenizer
-from spotchange.training.sources.retokenise import WordTable
+from spotchange.models.weights.published.clip_tokenizer import clip_tokenizer
+from spotchange.training.sources.generated.retokenise import WordTable
 
 SENTENCES = (
     "the large red metal cube to the left of the tiny sphere is no longer there",

@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING
 from spotchange.answering.captioner import Captioner
 from spotchange.answering.interface import Answerer
 from spotchange.errors import InputError, ModelError
+from spotchange.files import fetched_folder
 from spotchange.models.weights.bundled import BUNDLED, EVERYDAY, bundled_folder, everyday_folder, knows_everyday
+from spotchange.models.weights.description import BEST
+from spotchange.storage import is_address
 
 if TYPE_CHECKING:
     from spotchange.answering.model import ModelAnswerer
@@ -37,18 +40,27 @@ def load(
     device: str = "auto",
     threads: int | None = None,
     runtime: str = "auto",
+    revision: str | None = None,
     model_options: Mapping[str, str] | None = None,
 ) -> Captioner:
     """Load a model folder, the model that ships with the package, or any other answerer by its name.
 
     Args:
-        model: a folder written by `spotchange train` or `spotchange models import`, "bundled", "pixels",
+        model: a folder written by `spotchange train` or `spotchange models import`, a model of ours on the hub
+            ("ORGANISATION/NAME", also "ORGANISATION/NAME@REVISION"), "bundled", "everyday", "pixels",
             "vlm:FOLDER_OR_HUB_NAME" or "openai:BASE_URL#MODEL".
         device: auto, cpu, cuda or cuda:N.
         threads: CPU threads to use; None leaves the runtime's choice.
         runtime: auto, onnx or torch; auto takes torch where there is a GPU or no ONNX export.
+        revision: branch, tag or commit of a model on the hub.
         model_options: settings of a vision-language model, such as {"prompt": "clevr-change"}.
     """
+    if revision is not None:
+        from spotchange.models.hub.repository import hub_name
+
+        if hub_name(os.fspath(model)) is None:
+            raise InputError("revision is for models on the hub", hint="load('ORGANISATION/NAME', revision=...)")
+        model = f"{os.fspath(model).partition('@')[0]}@{revision}"
     options = LoadOptions(device=device, threads=threads, runtime=runtime, model_options=model_options or {})
     return Captioner(build_answerer(model, options))
 
@@ -71,17 +83,18 @@ def model_answerer(
 
     # While the network is being loaded.
     from spotchange.answering.calibration import read_calibration
+    from spotchange.answering.gate import plausible_scene
     from spotchange.answering.model import ModelAnswerer
 
     calibration, familiarity = read_calibration(folder)
-    return ModelAnswerer(network(), calibration=calibration, familiarity=familiarity)
+    plausible = plausible_scene if model == BUNDLED else None  # of other models' worlds only they know
+    return ModelAnswerer(network(), calibration=calibration, familiarity=familiarity, plausible=plausible)
 
 
 def _folder_answerer(name: str, options: LoadOptions) -> Answerer:
     if options.model_options:
         raise InputError("--model-option is for vision-language models", hint="vlm:... or openai:...")
-    # The everyday model runs on torch only; without it, what the scene model does not know is answered from pixels.
-    if name == BUNDLED and everyday_folder() is not None and find_spec("torch") is not None:
+    if name == BUNDLED:
         return _gated_answerer(options)
     if knows_everyday(model_folder(name)):
         return _everyday(model_folder(name), options)
@@ -89,9 +102,11 @@ def _folder_answerer(name: str, options: LoadOptions) -> Answerer:
 
 
 def _gated_answerer(options: LoadOptions) -> Answerer:
-    """All that ships: each pair goes to the model that knows it, which is loaded when the first such pair comes."""
+    """All that ships: each pair goes to whoever knows it, loaded when the first such pair comes."""
     from spotchange.answering.gate import GatedAnswerer
+    from spotchange.answering.runtimes.choose import chosen_runtime
 
+    chosen_runtime(bundled_folder(), runtime=options.runtime, device=options.device)  # refuses what makes no sense, now
     return GatedAnswerer(
         lambda: model_answerer(BUNDLED, device=options.device, threads=options.threads, runtime=options.runtime),
         lambda: _everyday_answerer(EVERYDAY, options),
@@ -100,10 +115,14 @@ def _gated_answerer(options: LoadOptions) -> Answerer:
 
 
 def _everyday_answerer(name: str, options: LoadOptions) -> Answerer:
+    """A trained everyday model where a build carries one and torch is there; else comparison and recognisers."""
     folder = everyday_folder()
-    if folder is None:
-        raise ModelError("this build carries no everyday model", hint="give a folder trained on that world")
-    return _everyday(folder, options)
+    if folder is not None and find_spec("torch") is not None:
+        return _everyday(folder, options)
+    from spotchange.answering.photos import PhotoAnswerer
+    from spotchange.everyday.recognition.recognisers import Recognisers
+
+    return PhotoAnswerer(Recognisers(threads=options.threads))
 
 
 def _everyday(folder: Path, options: LoadOptions) -> Answerer:
@@ -135,10 +154,20 @@ ANSWERERS: dict[str, Factory] = {
 
 
 def model_folder(model: str | os.PathLike[str]) -> Path:
-    """Where a model lies on disk."""
+    """Where a model lies on disk: of a training run its best checkpoint; one on the hub is fetched first."""
     if model == BUNDLED:
         return bundled_folder()
+    if is_address(os.fspath(model)):
+        return fetched_folder(os.fspath(model))
     folder = Path(model)
-    if not folder.is_dir():
-        raise ModelError(f"no model folder at {folder}", hint="give a folder, or 'bundled'")
-    return folder
+    if folder.is_dir():
+        chosen = folder / BEST
+        return chosen if not (folder / "config.json").exists() and (chosen / "config.json").is_file() else folder
+    from spotchange.models.hub.repository import hub_name, pull_model  # not on the way to the bundled model
+
+    on_hub = hub_name(os.fspath(model))
+    if on_hub is None:
+        raise ModelError(
+            f"no model folder at {folder}", hint="give a folder, 'bundled', or ORGANISATION/NAME for one on the hub"
+        )
+    return pull_model(on_hub[0], revision=on_hub[1])

@@ -16,7 +16,7 @@ from pydantic import Field, ValidationError
 
 from spotchange.config.base import Settings
 from spotchange.errors import ModelError
-from spotchange.files import load_json
+from spotchange.files import load_json, read_input
 
 CALIBRATION_FILE = "calibration.json"
 FAMILIARITY_FILE = "familiarity.safetensors"
@@ -27,6 +27,8 @@ class Calibration(Settings):
 
     temperature: float = Field(default=1.0, gt=0)
     """Divides the change logits before the softmax."""
+    bias: float = 0.0
+    """Added to the logit of a change; fitted for vision-language models, which like to say yes."""
     threshold: float = Field(default=0.5, gt=0, lt=1)
     """A change score from here on is called a change."""
     least_familiarity: float = Field(default=0.0, ge=0, le=1)
@@ -45,6 +47,7 @@ class Calibration(Settings):
     def change_scores(self, logits: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
         """Probability of a change from (pairs, change types) logits, "none" first."""
         scaled = logits.astype(np.float64) / self.temperature
+        scaled[:, 1:] += self.bias
         scaled -= scaled.max(axis=1, keepdims=True)
         odds = np.exp(scaled)
         unchanged: npt.NDArray[np.float64] = odds[:, 0] / odds.sum(axis=1)
@@ -54,10 +57,13 @@ class Calibration(Settings):
     def read(cls, folder: Path) -> Calibration:
         """The model folder's calibration; neutral values where it has none."""
         path = folder / CALIBRATION_FILE
-        if not path.exists():
-            return cls()
+        return cls.read_file(path) if path.exists() else cls()
+
+    @classmethod
+    def read_file(cls, path: Path) -> Calibration:
+        """The numbers in a file that `models calibrate` wrote."""
         try:
-            values = load_json(path.read_text(encoding="utf-8"))
+            values = load_json(read_input(path))
             return cls.model_validate({name: values[name] for name in cls.model_fields if name in values})
         except (OSError, ValueError, TypeError, ValidationError) as error:
             raise ModelError(f"{path} is not a valid calibration: {' '.join(str(error).split())}") from error
@@ -67,14 +73,19 @@ def read_calibration(folder: Path) -> tuple[Calibration, Familiarity | None]:
     """What a model folder knows about its own outputs.
 
     Raises:
-        ModelError: also where the calibration counts on feature statistics that are not there. Without them the
-            model would answer about anything with confidence.
+        ModelError: also where one of the two files is there without the other. Without either the model would answer
+            about anything with confidence.
     """
     calibration, familiarity = Calibration.read(folder), Familiarity.read(folder)
     if calibration.least_familiarity > 0 and familiarity is None:
         raise ModelError(
             f"{folder} has a {CALIBRATION_FILE} but not the {FAMILIARITY_FILE} that belongs to it",
             hint=f"copy it from where the folder came from, or remove {CALIBRATION_FILE} and calibrate again",
+        )
+    if familiarity is not None and not (folder / CALIBRATION_FILE).exists():
+        raise ModelError(
+            f"{folder} has a {FAMILIARITY_FILE} but not the {CALIBRATION_FILE} that belongs to it",
+            hint=f"copy it from where the folder came from, or remove {FAMILIARITY_FILE} and calibrate again",
         )
     return calibration, familiarity
 
@@ -157,6 +168,8 @@ class Familiarity:
         from safetensors.numpy import load_file
 
         try:
+            if not path.is_file():
+                raise OSError("it is not a file")
             tensors: dict[str, Any] = load_file(path)
             return cls(**(tensors | {"residual": float(tensors["residual"])}))
         except (OSError, SafetensorError, KeyError, TypeError) as error:

@@ -1,18 +1,19 @@
-"""Captioner: the front door for Python. Two images in, a verdict, a sentence and regions out, whoever answers."""
+"""Captioner: the public interface for Python. Two images in, a verdict, a sentence and regions out, whoever answers."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from itertools import islice
 from typing import Literal, Unpack, overload
 
-from spotchange.answering.interface import DEFAULTS, Answer, Answerer, CaptionOptions, OptionFields
+from spotchange.answering.interface import DEFAULTS, Answer, Answerer, CaptionOptions, OptionFields, Usage
+from spotchange.answering.notebook import card_html, remember_pictures, with_progress
 from spotchange.answering.pair import ImagePair
 from spotchange.errors import SpotchangeError
-from spotchange.images import ImageSource
+from spotchange.image_sources import ImageSource
 from spotchange.results import CaptionResult
 
 Pair = tuple[ImageSource, ImageSource]
@@ -30,6 +31,18 @@ class Captioner:
         """The name of the model that answers."""
         return self.answerer.card.name
 
+    @property
+    def usage(self) -> Usage | None:
+        """What asking the model took so far; None where nothing is asked."""
+        return getattr(self.answerer, "usage", None)
+
+    def __repr__(self) -> str:
+        card = self.answerer.card
+        return f"<Captioner {card.name}: {card.architecture}, on {card.device}>"
+
+    def _repr_html_(self) -> str:
+        return card_html(self.answerer.card)
+
     def caption(
         self,
         before: ImageSource,
@@ -38,11 +51,16 @@ class Captioner:
         options: CaptionOptions = DEFAULTS,
         **fields: Unpack[OptionFields],
     ) -> CaptionResult:
-        """Say what changed; images may be paths, encoded bytes, PIL images or arrays.
+        """Say what changed.
+
+        Images may be paths, data URLs, encoded bytes, file objects, Pillow images, numpy arrays or torch tensors; what
+        arrays and tensors may look like is said in `spotchange.image_sources`. The result keeps what was given, so that
+        a notebook can show it; those of `caption_many` do not.
 
         Any field of `CaptionOptions` may be given as a keyword: `caption(a, b, threshold=0.8, ignore=[(0, 0, 9, 9)])`.
         """
-        return self.answer(before, after, options=replace(options, **fields)).result
+        answer = self.answer(before, after, options=replace(options, **fields))
+        return remember_pictures(answer.result, answer.pair)
 
     def answer(self, before: ImageSource, after: ImageSource, *, options: CaptionOptions = DEFAULTS) -> Answer:
         """The result with its heat map."""
@@ -52,10 +70,17 @@ class Captioner:
         return outcome
 
     def caption_many(
-        self, pairs: Iterable[Pair], *, options: CaptionOptions = DEFAULTS, batch_size: int = 16
+        self,
+        pairs: Iterable[Pair],
+        *,
+        options: CaptionOptions = DEFAULTS,
+        batch_size: int = 16,
+        progress: bool | None = None,
     ) -> Iterator[CaptionResult]:
-        """Results in order; the first bad image raises."""
-        for answer in self.answer_many(pairs, options=options, batch_size=batch_size):
+        """Results in order; the first bad image raises. `progress` shows a bar; None: in notebooks only."""
+        total = len(pairs) if isinstance(pairs, Sized) else None
+        answers = self.answer_many(pairs, options=options, batch_size=batch_size)
+        for answer in with_progress(answers, total=total, wanted=progress):
             yield answer.result
 
     @overload

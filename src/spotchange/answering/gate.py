@@ -1,6 +1,7 @@
-"""The gate: which of the shipped answerers knows a pair. Table-top scenes, everyday pictures, or pixels alone.
+"""The gate: which of the shipped answerers knows a pair. Table-top scenes, everyday photos, or pixels alone.
 
-The decision costs a thumbnail; only the model that is chosen gets loaded.
+The decision costs a thumbnail; only what is chosen gets loaded. What looks like a scene from afar and is unfamiliar to
+the scene model is answered like every other picture.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -18,16 +20,24 @@ from PIL import Image
 
 from spotchange.answering.ignore import without_heat
 from spotchange.answering.interface import Answer, Answerer, AnswererCard, CaptionOptions
-from spotchange.answering.obvious import OBVIOUS, difference_map
 from spotchange.answering.pair import ImagePair
-from spotchange.answering.pixels import answer_from_pixels, equal_neighbours
+from spotchange.answering.pixels import FLAT_SHARE, SAME_SHOT, answer_from_pixels, equal_neighbours, equal_pixels
 from spotchange.answering.regions import boxes_of, places
 from spotchange.errors import SpotchangeError
 
 SCENES, EVERYDAY, PIXELS = "scenes", "everyday", "pixels"
 _THUMBNAIL = (12, 8)
+_SCENE = 0.2  # likeness from which on the scene model is asked; it knows what is unfamiliar to it
 _PAGE = 0.72  # of neighbouring pixels exactly equal: pages and drawings have more, even smooth JPEG photos less
+_PLAUSIBLE = 0.35  # likeness; no real scene came below 0.41
+_FLAT = 0.9  # of neighbouring pixels exactly equal: rendered scenes stay below even as strongly compressed JPEG
+OBVIOUS = 0.13  # of the range from black to white; no control pair came near (docs/experiments)
+_SIDE = 72
+_REACH = 3  # pixels of the small picture that a camera may have moved
+_PATCH = 7  # pixels of the small picture that are averaged
 MISSED = "the model saw no change here, the pixels did: look at the marked places"
+
+Floats = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,13 +74,27 @@ def scene_likeness() -> SceneLikeness:
     return SceneLikeness(bias=float(values["bias"]), **arrays)
 
 
+def plausible_scene(pair: ImagePair) -> bool:
+    """Whether a pair can be a table-top scene at all: neither flat as drawings are, nor unlike one in its thumbnail.
+
+    Generous, so that no scene is lost (benchmarks/gate.py); the model's own familiarity has the last word.
+    """
+    images, judge = (pair.before, pair.after), scene_likeness()
+    likeness = sum(judge.probability(image.pil) for image in images) / 2
+    return likeness >= _PLAUSIBLE and max(equal_neighbours(image) for image in images) <= _FLAT
+
+
 def route(pair: ImagePair) -> str:
     """Who answers a pair: scenes, everyday or pixels."""
     judge = scene_likeness()
     likeness = (judge.probability(pair.before.pil) + judge.probability(pair.after.pil)) / 2
-    if likeness >= 0.5:
-        return SCENES
-    page = all(equal_neighbours(image) >= _PAGE for image in (pair.before, pair.after))
+    return SCENES if likeness >= _SCENE else _photo_or_page(pair)
+
+
+def _photo_or_page(pair: ImagePair) -> str:
+    """Everyday or pixels: pages and drawings are flat; a page with photos in it is partly flat, and partly the same."""
+    flat = min(equal_neighbours(image) for image in (pair.before, pair.after))
+    page = flat >= _PAGE or (flat >= FLAT_SHARE and equal_pixels(pair) >= SAME_SHOT)
     return PIXELS if page else EVERYDAY
 
 
@@ -82,6 +106,7 @@ class GatedAnswerer:
         self._loaded: dict[str, Answerer] = {}
         self._name = name
         self._threads: int | None = None
+        self._loading = Lock()
 
     @property
     def card(self) -> AnswererCard:
@@ -100,11 +125,26 @@ class GatedAnswerer:
         """One answer per pair, in order; `result.model` says who gave it."""
         routes = [route(pair) for pair in pairs]
         found: dict[int, Answer | SpotchangeError] = {}
-        for who in dict.fromkeys(routes):
-            places = [place for place, each in enumerate(routes) if each == who]
-            part = [pairs[place] for place in places]
-            found |= dict(zip(places, self._answered(who, part, options), strict=True))
+        self._answer_part(SCENES, routes, pairs, options, found)
+        for place, pair in enumerate(pairs):
+            if routes[place] == SCENES and _unfamiliar(found[place]):
+                routes[place] = _photo_or_page(pair)
+        self._answer_part(EVERYDAY, routes, pairs, options, found)
+        self._answer_part(PIXELS, routes, pairs, options, found)
         return [found[place] for place in range(len(pairs))]
+
+    def _answer_part(
+        self,
+        who: str,
+        routes: list[str],
+        pairs: Sequence[ImagePair],
+        options: CaptionOptions,
+        found: dict[int, Answer | SpotchangeError],
+    ) -> None:
+        chosen = [place for place, each in enumerate(routes) if each == who]
+        if chosen:
+            answers = self._answered(who, [pairs[place] for place in chosen], options)
+            found.update(zip(chosen, answers, strict=True))
 
     def _answered(
         self, who: str, pairs: Sequence[ImagePair], options: CaptionOptions
@@ -117,11 +157,27 @@ class GatedAnswerer:
         return [each if isinstance(each, SpotchangeError) else _with_missed(each, options) for each in answers]
 
     def _get(self, who: str) -> Answerer:
-        if who not in self._loaded:
-            self._loaded[who] = self._makers[who]()
-            if self._threads is not None:
-                self._loaded[who].set_threads(self._threads)
-        return self._loaded[who]
+        with self._loading:
+            if who not in self._loaded:
+                self._loaded[who] = self._makers[who]()
+                if self._threads is not None:
+                    self._loaded[who].set_threads(self._threads)
+            return self._loaded[who]
+
+    def load(self) -> None:
+        """Load all now, so that no later pair waits for it."""
+        for who in self._makers:
+            self._get(who)
+
+    @property
+    def runtime(self) -> Any:
+        """The scene model's, which alone can rank sentences."""
+        return getattr(self._get(SCENES), "runtime", None)
+
+
+def _unfamiliar(answer: Answer | SpotchangeError) -> bool:
+    """Whether the scene model left a pair to the pixels."""
+    return isinstance(answer, Answer) and answer.result.source == "pixels" and not answer.result.identical
 
 
 def _with_missed(answer: Answer, options: CaptionOptions) -> Answer:
@@ -148,3 +204,48 @@ def _with_missed(answer: Answer, options: CaptionOptions) -> Answer:
         warnings=(*answer.result.warnings, MISSED),
     )
     return replace(answer, result=result, heat=heat)
+
+
+def difference_map(pair: ImagePair) -> Floats:
+    """(side, side): how much of each place has no match near it in the other picture, from 0 to 1.
+
+    Both pictures are made small and equally bright; what is left, averaged over a patch, is large only where something
+    else is seen: a difference that no camera, lamp or encoder explains, for photos that a model calls unchanged.
+    """
+    before, after = (_small(image.pil) for image in (pair.before, pair.after))
+    after = _equally_bright(after, before)
+    one_way, other_way = _unmatched(before, after), _unmatched(after, before)
+    return _averaged(np.maximum(one_way, other_way))
+
+
+def _small(picture: Image.Image) -> Floats:
+    small = np.asarray(picture.resize((_SIDE, _SIDE), Image.Resampling.BOX, reducing_gap=2.0), np.float32)
+    return small / np.float32(255)
+
+
+def _equally_bright(picture: Floats, like: Floats) -> Floats:
+    """Gain and offset of each channel, by the middle and the spread, which a change of one thing hardly moves."""
+    for channel in range(3):
+        low, middle, high = np.quantile(picture[..., channel], (0.1, 0.5, 0.9))
+        to_low, to_middle, to_high = np.quantile(like[..., channel], (0.1, 0.5, 0.9))
+        gain = np.clip((to_high - to_low) / max(high - low, 1e-3), 0.5, 2.0)
+        picture = picture.copy()
+        picture[..., channel] = (picture[..., channel] - middle) * gain + to_middle
+    return picture
+
+
+def _unmatched(one: Floats, other: Floats) -> Floats:
+    padded = np.pad(other, ((_REACH, _REACH), (_REACH, _REACH), (0, 0)), mode="edge")
+    best = np.full(one.shape[:2], np.inf, np.float32)
+    for down in range(2 * _REACH + 1):
+        for across in range(2 * _REACH + 1):
+            near = padded[down : down + one.shape[0], across : across + one.shape[1]]
+            best = np.minimum(best, np.abs(one - near).mean(axis=2))
+    return best
+
+
+def _averaged(values: Floats) -> Floats:
+    summed = np.cumsum(np.cumsum(np.pad(values, ((1, 0), (1, 0))), axis=0), axis=1)
+    step = _PATCH
+    means = summed[step:, step:] - summed[:-step, step:] - summed[step:, :-step] + summed[:-step, :-step]
+    return np.asarray(means / step**2, np.float32)

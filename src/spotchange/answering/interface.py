@@ -7,7 +7,7 @@ in `caption`, `compare`, `serve` and `evaluate`. No torch type appears here. `bu
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, TypedDict
 
 import numpy as np
@@ -47,7 +47,7 @@ class OptionFields(TypedDict, total=False):
 DEFAULTS = CaptionOptions()
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Answer:
     """A result together with the pair and the heat it was read from."""
 
@@ -62,6 +62,22 @@ class Answer:
     @property
     def after(self) -> Image.Image:
         return self.pair.after.pil
+
+    def __repr__(self) -> str:
+        return f"<Answer {self.result!r}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: both images with heat and boxes, and the sentence."""
+        from spotchange.answering.notebook import picture_html
+
+        result = replace(self.result)
+        sides = zip(("before", "after"), (self.before, self.after), self.heat, strict=True)
+        figures = [
+            picture_html(side, image, [each for each in result.regions if each.image == side], heat)
+            for side, image, heat in sides
+        ]
+        result.show_pictures_with(lambda: "".join(figures))
+        return result._repr_html_()
 
     def picture(self) -> Image.Image:
         """Both images side by side with what changed marked."""
@@ -82,6 +98,53 @@ class AnswererCard:
 
 
 Outcome = Answer | SpotchangeError
+
+
+class Told(Protocol):
+    """A reply that says what it took."""
+
+    @property
+    def prompt_tokens(self) -> int: ...
+
+    @property
+    def reply_tokens(self) -> int: ...
+
+
+@dataclass(kw_only=True)
+class Usage:
+    """What asking a model took; counted by answerers that ask one, printed by every verb."""
+
+    prices: tuple[float, float] | None = None  # of a million tokens told and written
+    asked: int = 0
+    cached: int = 0
+    failed: int = 0  # questions without a reply
+    prompt_tokens: int = 0
+    reply_tokens: int = 0
+
+    def count(self, cached: int, replies: Sequence[Told | SpotchangeError]) -> None:
+        """Add what came from a cache, and replies that were asked for."""
+        self.cached += cached
+        self.asked += len(replies)
+        for reply in replies:
+            if isinstance(reply, SpotchangeError):
+                self.failed += 1
+            else:
+                self.prompt_tokens += reply.prompt_tokens
+                self.reply_tokens += reply.reply_tokens
+
+    @property
+    def cost(self) -> float | None:
+        """In the currency of the prices; None where none are known."""
+        if self.prices is None:
+            return None
+        return (self.prompt_tokens * self.prices[0] + self.reply_tokens * self.prices[1]) / 1e6
+
+    def __str__(self) -> str:
+        parts = [f"{self.asked} questions asked, {self.cached} answered before"]
+        parts += [f"{self.failed} without a reply"] if self.failed else []
+        parts += [f"{self.prompt_tokens:,} tokens in, {self.reply_tokens:,} out"]
+        parts += [f"cost {self.cost:.4g}"] if self.cost is not None else []
+        return "; ".join(parts)
 
 
 class Answerer(Protocol):

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
-from spotchange.answering.agreement import denies_wrongly, denying_words, in_agreement
 from spotchange.answering.calibration import Calibration, Familiarity
 from spotchange.answering.ignore import without_heat, without_ignored
 from spotchange.answering.interface import Answer, AnswererCard, CaptionOptions, Heat
@@ -17,6 +16,7 @@ from spotchange.answering.pair import ImagePair
 from spotchange.answering.pixels import answer_from_pixels, answer_identical
 from spotchange.answering.regions import boxes_of
 from spotchange.answering.runtimes.interface import Encoded, Floats, ModelRuntime
+from spotchange.errors import ModelError
 from spotchange.language import change_type_of, says_no_change
 from spotchange.models.interface import DecodingOptions
 from spotchange.results import Alternative, CaptionResult, Region
@@ -37,8 +37,16 @@ IN_DOUBT = "the model's own words disagreed with its change score; look at the p
 class ModelAnswerer:
     """A model with its calibration; pairs it is not familiar with are answered from their pixels."""
 
-    def __init__(self, runtime: ModelRuntime, *, calibration: Calibration, familiarity: Familiarity | None) -> None:
+    def __init__(
+        self,
+        runtime: ModelRuntime,
+        *,
+        calibration: Calibration,
+        familiarity: Familiarity | None,
+        plausible: Callable[[ImagePair], bool] | None = None,
+    ) -> None:
         self.runtime = runtime
+        self._plausible = plausible  # a cheap look; what fails it never reaches the network
         self.calibration = calibration
         self.familiarity = familiarity
         # Words the tokenizer does not know cannot be generated anyway.
@@ -62,10 +70,15 @@ class ModelAnswerer:
         started = time.perf_counter()
         masked = [without_ignored(pair, options.ignore) for pair in pairs]
         same = [pair.identical for pair in masked]
-        seen = [pair for pair, is_same in zip(masked, same, strict=True) if not is_same]
+        strange = [
+            not is_same and self._plausible is not None and not self._plausible(pair)
+            for pair, is_same in zip(masked, same, strict=True)
+        ]
+        seen = [pair for pair, *known in zip(masked, same, strange, strict=True) if not any(known)]
         verdicts = iter(self._run(seen, options) if seen else [])
         answers = [
-            answer_identical(pair) if is_same else next(verdicts) for pair, is_same in zip(masked, same, strict=True)
+            answer_identical(pair) if is_same else _unfamiliar(pair, options, 0.0) if is_strange else next(verdicts)
+            for pair, is_same, is_strange in zip(masked, same, strange, strict=True)
         ]
         seconds = round((time.perf_counter() - started) / max(1, len(pairs)), 4)
         name = self.card.name
@@ -94,7 +107,11 @@ class ModelAnswerer:
         ]
 
     def _encode(self, pairs: Sequence[ImagePair]) -> Encoded:
-        return self.runtime.encode([pair.before.pil for pair in pairs], [pair.after.pil for pair in pairs])
+        encoded = self.runtime.encode([pair.before.pil for pair in pairs], [pair.after.pil for pair in pairs])
+        decisive = [each for each in (encoded.features, encoded.change_logits) if each is not None]
+        if not all(np.isfinite(each).all() for each in decisive):  # below any threshold, which reads as "no change"
+            raise ModelError(f"{self.card.name} gives no finite numbers for these images", hint="are its files sound?")
+        return encoded
 
     def _denied(self, candidates: list[list[Alternative]], scores: Scores, options: CaptionOptions) -> list[int]:
         """Places of pairs that the change head calls changed and every candidate calls unchanged."""
@@ -124,9 +141,7 @@ class ModelAnswerer:
         familiarity: float | None,
     ) -> Answer:
         if familiarity is not None and familiarity < self.calibration.least_familiarity:
-            answer = answer_from_pixels(pair, options)
-            result = replace(answer.result, familiarity=round(familiarity, 4), warnings=(UNFAMILIAR,))
-            return replace(answer, result=result)
+            return _unfamiliar(pair, options, familiarity)
         if change_score is None:
             # A model without a change head tells it in words.
             change_score = 0.0 if says_no_change(candidates[0].text) else 1.0
@@ -154,6 +169,13 @@ class ModelAnswerer:
         return change_type_of(text)
 
 
+def _unfamiliar(pair: ImagePair, options: CaptionOptions, familiarity: float) -> Answer:
+    """What the pixels tell of pictures that the model does not know."""
+    answer = answer_from_pixels(pair, options)
+    result = replace(answer.result, familiarity=round(familiarity, 4), warnings=(UNFAMILIAR,))
+    return replace(answer, result=result)
+
+
 def _decoding(options: CaptionOptions, word_penalties: tuple[tuple[int, float], ...]) -> DecodingOptions:
     return DecodingOptions(
         method="beam" if options.beams > 1 else "greedy",
@@ -170,3 +192,33 @@ def _regions(heat: Heat, pair: ImagePair) -> tuple[Region, ...]:
     before = boxes_of(heat[0], heat[0] >= level, image="before", size=pair.before.size)
     after = boxes_of(heat[1], heat[1] >= level, image="after", size=pair.after.size)
     return (*before, *after)
+
+
+NO_CHANGE = "there is no change"
+SOME_CHANGE = "something has changed"  # for a model that cannot name a change even without the words of denial
+
+# Sentences about a change can do without every one of these: "is no longer there" has three other forms.
+_DENYING_WORDS = (
+    "no nothing not none never there change difference differences same identical similar unchanged scene scenes "
+    "image images two remains remain seem modified made occurred"
+)
+_NEVER_SAID = 1e4  # taken off a word's log-probability
+
+
+def denies_wrongly(candidates: Sequence[Alternative]) -> bool:
+    """Whether every candidate says that nothing changed."""
+    return all(says_no_change(each.text) for each in candidates)
+
+
+def denying_words(token_id: Callable[[str], int | None]) -> tuple[tuple[int, float], ...]:
+    """Penalties that keep a search from denying a change; tokens carry CLIP's mark of a word's end."""
+    ids = (token_id(form) for word in _DENYING_WORDS.split() for form in (word, f"{word}</w>"))
+    return tuple((id, _NEVER_SAID) for id in ids if id is not None)
+
+
+def in_agreement(candidates: Sequence[Alternative], *, changed: bool) -> Alternative:
+    """The best candidate that says what the verdict says; where there is none, a plain sentence that does."""
+    for each in candidates:
+        if says_no_change(each.text) != changed:
+            return each
+    return Alternative(text=SOME_CHANGE if changed else NO_CHANGE, score=min(each.score for each in candidates))

@@ -5,30 +5,36 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 
 import numpy as np
 from PIL import Image
 
 from spotchange.errors import ImageError
-from spotchange.images import MAX_PIXELS, ImageSource, Pixels, read_image, same_pixels
+from spotchange.image_sources import ImageSource, PlainSource, plain_source
+from spotchange.images import MAX_PIXELS, Pixels, read_image, same_pixels
+from spotchange.storage import as_place
 
 
 class LazyImage:
     """One image of a pair; decoding happens once, when something asks for pixels."""
 
     def __init__(self, source: ImageSource, *, max_pixels: int = MAX_PIXELS) -> None:
-        self.source = source
+        self._given = source
         self._max_pixels = max_pixels
+
+    @cached_property
+    def source(self) -> PlainSource:
+        """What was given, as a path, bytes, a Pillow picture or an array; a file object is read once, here."""
+        return plain_source(self._given)
 
     @cached_property
     def encoded(self) -> bytes | None:
         """The file as it was given; None where the caller gave pixels."""
-        if isinstance(self.source, bytes | bytearray | memoryview):
-            return bytes(self.source)
+        if isinstance(self.source, bytes):
+            return self.source
         if isinstance(self.source, str | os.PathLike):
             try:
-                return Path(self.source).read_bytes()
+                return as_place(self.source).read_bytes()
             except (OSError, ValueError):
                 return None  # reading the image says what is wrong
         return None
@@ -58,7 +64,7 @@ class ImagePair:
 
     @classmethod
     def of(cls, before: ImageSource, after: ImageSource, *, max_pixels: int = MAX_PIXELS) -> ImagePair:
-        """From paths, encoded bytes, Pillow images or arrays."""
+        """From paths, data URLs, encoded bytes, file objects, Pillow images, arrays or tensors."""
         return cls(LazyImage(before, max_pixels=max_pixels), LazyImage(after, max_pixels=max_pixels))
 
     def load(self) -> ImagePair:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 HEAT_CELLS = 64  # along the longer side
 FLAT_SHARE = 0.35  # of neighbouring pixels that are exactly equal: screenshots have more, photographs less
+SAME_SHOT = 0.9  # of the pixels exactly the same in both pictures: no camera lies between them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,6 +119,13 @@ def equal_neighbours(image: LazyImage) -> float:
     if rows.shape[1] < 2:
         return 1.0
     return float((rows[:, 1:] == rows[:, :-1]).all(axis=2).mean())
+
+
+def equal_pixels(pair: ImagePair) -> float:
+    """Share of pixels that are exactly the same in both images; none where they differ in size."""
+    if pair.before.size != pair.after.size:
+        return 0.0
+    return float((pair.before.pixels == pair.after.pixels).all(axis=2).mean())
 
 
 def _regions(found: Comparison) -> list[Region]:

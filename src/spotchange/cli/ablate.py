@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from spotchange.cli.output import notes, print_json, tables
+from spotchange.cli.output import notes, print_json, print_table, tables
 from spotchange.errors import InputError, ModelError
 
 if TYPE_CHECKING:
     from spotchange.config.ablation import Ablation
-    from spotchange.training.ablation.table import Row
+    from spotchange.training.ablation.table import CellResult
 
 
 def ablate(
@@ -73,26 +73,28 @@ def _only(ablation: Ablation, cells: list[str]) -> Ablation:
     unknown = [name for name in cells if name not in ablation.cells]
     if unknown:
         raise InputError(f"no cell is called {', '.join(unknown)}", hint=f"there are: {', '.join(ablation.cells)}")
-    return ablation.model_copy(update={"cells": {name: ablation.cells[name] for name in cells}})
+    kept = {name: ablation.cells[name] for name in cells}
+    compare = [pair for pair in ablation.compare if set(pair) <= set(kept)]
+    return ablation.model_copy(update={"cells": kept, "compare": compare})
 
 
-def _print_table(ablation: Ablation, rows: list[Row]) -> None:
-    from rich.table import Table
-
+def _print_table(ablation: Ablation, rows: list[CellResult]) -> None:
     from spotchange.training.ablation.table import comparisons, rank_correlation
+    from spotchange.training.log import readable
 
     counts = sorted({len(ablation.seeds_of(cell)) for cell in ablation.cells})
     seeds = " or ".join(map(str, counts)) + (" seed" if counts == [1] else " seeds")
-    table = Table(title=f"{ablation.name}: mean and spread over {seeds}")
-    table.add_column("cell")
-    for column in ablation.columns:
-        table.add_column(column, justify="right")
-    for row in rows:
-        table.add_row(row.cell, *(_cell(row, column) for column in ablation.columns))
-    tables().print(table)
+    print_table(
+        f"{ablation.name}: mean and spread over {seeds}",
+        ["cell", *ablation.columns],
+        [[row.cell, *(_cell(row, column) for column in ablation.columns)] for row in rows],
+    )
     for (first, second), columns in comparisons(ablation, rows).items():
         for column, test in columns.items():
-            line = f"{column}: {second} against {first}: {test.difference:+.4f} [{test.low:+.4f}, {test.high:+.4f}]"
+            difference, low, high = (
+                f"{'+' * (each >= 0)}{readable(column, each)}" for each in (test.difference, test.low, test.high)
+            )
+            line = f"{column}: {second} against {first}: {difference} [{low}, {high}]"
             tables().print(f"{line}, p = {test.p_value:.3f}, {test.seeds} paired seeds", markup=False, soft_wrap=True)
     if ablation.correlate is not None:
         rho = rank_correlation(rows, ablation.correlate)
@@ -101,8 +103,10 @@ def _print_table(ablation: Ablation, rows: list[Row]) -> None:
         tables().print(f"rank correlation of {first} and {second} over the cells: {shown}", markup=False)
 
 
-def _cell(row: Row, column: str) -> str:
+def _cell(row: CellResult, column: str) -> str:
+    from spotchange.training.log import readable
+
     mean, spread = row.mean(column), row.spread(column)
     if mean is None:
         return "-"
-    return f"{mean:.4f}" if spread is None else f"{mean:.4f} ± {spread:.4f}"
+    return readable(column, mean) if spread is None else f"{readable(column, mean)} ± {readable(column, spread)}"

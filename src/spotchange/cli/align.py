@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from spotchange.cli.output import print_json, print_line
-from spotchange.errors import InputError
+from spotchange.cli.output import check_result_image, print_json, print_line
 
 
 def align(
@@ -20,8 +19,7 @@ def align(
     as_json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON.")] = False,
 ) -> None:
     """Draw, for each word of the caption, the attention of the cross-modal transformer over both pictures."""
-    if out.suffix.lower() != ".png":
-        raise InputError(f"--out {out} must end in .png")
+    check_result_image("--out", out, inputs=(before, after), suffixes=(".png",))
 
     from spotchange.answering import model_folder
     from spotchange.answering.runtimes.torch import choose_device

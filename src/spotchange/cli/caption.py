@@ -2,35 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from spotchange.cli.cluster import Address, Engine, GpusPerWorker, cluster_of, rate, tell_workers
 from spotchange.cli.decoding import Decode
-from spotchange.cli.model_options import MODEL_HELP, ModelOptions, Runtime, parse_options
-from spotchange.cli.output import notes, print_json, print_line, progress
+from spotchange.cli.model_options import (
+    MODEL_HELP,
+    Differences,
+    Hints,
+    MaxNewTokens,
+    ModelOptions,
+    Runtime,
+    parse_options,
+    print_usage,
+)
+from spotchange.cli.output import check_result_image, notes, print_json, print_line, progress
 from spotchange.errors import InputError
 from spotchange.results import Box
+from spotchange.storage import as_place, is_address
 
 if TYPE_CHECKING:
     from spotchange.answering import Captioner, CaptionOptions
-    from spotchange.answering.batch import NamedPair
+    from spotchange.answering.bulk.on_cluster import CaptionWork
+    from spotchange.answering.bulk.one_machine import NamedPair, Tally
+    from spotchange.cluster import ClusterOptions
 
 BATCH_SIZE = 16
 MANIFEST = "Caption every line of this file: JSON with id, before_file_name and after_file_name (or before, after)."
 
 
 def caption(
-    before: Annotated[Path | None, typer.Argument(help="The picture before, or a folder of them.")] = None,
-    after: Annotated[Path | None, typer.Argument(help="The picture after, or a folder with the same names.")] = None,
+    before: Annotated[
+        Path | None, typer.Argument(parser=as_place, help="The picture before, or a folder of them.")
+    ] = None,
+    after: Annotated[
+        Path | None, typer.Argument(parser=as_place, help="The picture after, or a folder with the same names.")
+    ] = None,
     model: Annotated[str, typer.Option(help=MODEL_HELP)] = "bundled",
+    hints: Hints = False,
+    differences: Differences = None,
+    max_new_tokens: MaxNewTokens = None,
     model_option: ModelOptions = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole result as JSON.")] = False,
     heatmap: Annotated[Path | None, typer.Option(help="Write both pictures, with what changed marked, here.")] = None,
-    pairs: Annotated[Path | None, typer.Option(help=MANIFEST)] = None,
-    out: Annotated[Path | None, typer.Option(help="Write results of many pairs here, as JSON lines.")] = None,
+    pairs: Annotated[Path | None, typer.Option(parser=as_place, metavar="FILE", help=MANIFEST)] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(parser=as_place, metavar="FILE", help="Write results of many pairs here, as JSON lines."),
+    ] = None,
     decode: Annotated[Decode, typer.Option(help="greedy, as the papers decode, or beam.")] = Decode.BEAM,
     beam: Annotated[int, typer.Option(min=1, max=32, help="Sentences kept while searching.")] = 3,
     max_words: Annotated[int, typer.Option(min=1, max=512, help="Longest caption, in tokens.")] = 32,
@@ -42,8 +65,65 @@ def caption(
     batch_size: Annotated[int, typer.Option(min=1, help="Pairs computed together.")] = BATCH_SIZE,
     fail_on_change: Annotated[bool, typer.Option("--fail-on-change", help="Exit with 1 if something changed.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace what --out holds; every pair is looked at.")] = False,
+    engine: Engine = "local",
+    address: Address = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="With --engine ray: how many; default: all cores.")] = None,
+    gpus_per_worker: GpusPerWorker = 0.0,
 ) -> None:
     """Say what changed between two pictures."""
+    many = _asks_many(before, after, pairs, heatmap=heatmap, out=out)
+    cluster = cluster_of(engine, address, workers, gpus_per_worker)
+    if cluster is not None and not many:
+        raise InputError("--engine ray is for many pairs", hint="give --pairs or two folders")
+    # Everything cheap is checked before the model is loaded.
+    boxes = tuple(parse_box(text) for text in ignore or [])
+    named = _named_pairs(before, after, pairs) if many else []
+    _check_outputs(named, [each for each in (before, after, pairs) if each is not None], out, heatmap, force=force)
+
+    from spotchange.answering import CaptionOptions, LoadOptions, load
+    from spotchange.answering.bulk.one_machine import Tally, caption_pairs
+
+    beams = 1 if decode is Decode.GREEDY else beam
+    options = CaptionOptions(beams=beams, max_words=max_words, threshold=threshold, ignore=boxes)
+    model_options = parse_options(model_option, hints=hints, differences=differences, max_new_tokens=max_new_tokens)
+    if cluster is not None or is_address(out):  # a store cannot be added to line by line
+        from spotchange.answering.bulk.fingerprint import asked_fingerprint
+        from spotchange.answering.bulk.on_cluster import CaptionWork
+
+        work = CaptionWork(
+            model=model,
+            # Workers share machines: a core each, unless asked otherwise.
+            load=LoadOptions(
+                device=device, threads=threads or (1 if cluster else None), runtime=runtime, model_options=model_options
+            ),
+            options=options,
+            batch_size=batch_size,
+            asked=None if out is None else asked_fingerprint(model, model_options, options),
+        )
+        tally = _caption_on_cluster(work, named, out, cluster, as_json=as_json, force=force)
+    else:
+        captioner = load(model, device=device, threads=threads, runtime=runtime, model_options=model_options)
+        if out is not None:
+            tally = _write_many(captioner, named, out, options, batch_size, model=(model, model_options), force=force)
+        elif many:
+            lines = caption_pairs(captioner, named, options=options, batch_size=batch_size)
+            tally = _print_many(lines, as_json=as_json)
+        else:
+            assert before is not None
+            assert after is not None
+            tally = Tally()
+            tally.add([_caption_one(captioner, before, after, heatmap, options, as_json)])
+        print_usage(captioner)
+    if tally.failed:
+        raise InputError(f"{tally.failed} of {tally.pairs} pairs failed; their lines say why")
+    if fail_on_change and tally.changed:
+        raise typer.Exit(1)
+
+
+def _asks_many(
+    before: Path | None, after: Path | None, pairs: Path | None, *, heatmap: Path | None, out: Path | None
+) -> bool:
+    """Whether many pairs are meant; refuses what does not go together."""
     many = pairs is not None or (before is not None and before.is_dir()) or (after is not None and after.is_dir())
     if pairs is not None and (before is not None or after is not None):
         raise InputError("give two pictures or --pairs, not both")
@@ -53,30 +133,7 @@ def caption(
         raise InputError("--heatmap is for one pair", hint="caption the pair you want to see on its own")
     if not many and out is not None:
         raise InputError("--out is for many pairs", hint="use --json and redirect the output")
-    # Everything cheap is checked before the model is loaded.
-    boxes = tuple(parse_box(text) for text in ignore or [])
-    named = _named_pairs(before, after, pairs) if many else []
-    _check_outputs(named, [each for each in (before, after, pairs) if each is not None], out, heatmap, force=force)
-
-    from spotchange.answering import CaptionOptions, load
-
-    beams = 1 if decode is Decode.GREEDY else beam
-    options = CaptionOptions(beams=beams, max_words=max_words, threshold=threshold, ignore=boxes)
-    model_options = parse_options(model_option)
-    captioner = load(model, device=device, threads=threads, runtime=runtime, model_options=model_options)
-    if out is not None:
-        results = _write_many(captioner, named, out, options, batch_size, model=(model, model_options), force=force)
-    elif many:
-        results = _caption_many(captioner, named, options, batch_size, as_json=as_json)
-    else:
-        assert before is not None
-        assert after is not None
-        results = [_caption_one(captioner, before, after, heatmap, options, as_json)]
-    failed = sum("error" in result for result in results)
-    if failed:
-        raise InputError(f"{failed} of {len(results)} pairs failed; their lines say why")
-    if fail_on_change and any(result["changed"] for result in results):
-        raise typer.Exit(1)
+    return many
 
 
 def parse_box(text: str) -> Box:
@@ -91,7 +148,7 @@ def parse_box(text: str) -> Box:
 
 
 def _named_pairs(before: Path | None, after: Path | None, pairs: Path | None) -> list[NamedPair]:
-    from spotchange.answering.batch import pairs_from_folders, pairs_from_manifest, unpaired
+    from spotchange.answering.bulk.one_machine import pairs_from_folders, pairs_from_manifest, unpaired
 
     if pairs is not None:
         return pairs_from_manifest(pairs)
@@ -110,12 +167,11 @@ def _check_outputs(
 ) -> None:
     """Nothing that is read here is written over, and no file of another kind either."""
     if out is not None:
-        from spotchange.answering.batch import check_results_file
+        from spotchange.answering.bulk.one_machine import check_results_file
 
         inputs = [*given, *(path for pair in named for path in (pair.before, pair.after))]
         check_results_file(out, inputs, force=force)
-    if heatmap is not None and any(heatmap.resolve() == each.resolve() for each in given):
-        raise InputError(f"--heatmap {heatmap} is one of the pictures", hint="choose another name")
+    check_result_image("--heatmap", heatmap, inputs=given, suffixes=(".png", ".jpg", ".jpeg", ".webp"))
 
 
 def _caption_one(
@@ -125,8 +181,6 @@ def _caption_one(
 
     answer = captioner.answer(before, after, options=options)
     if heatmap is not None:
-        if heatmap.suffix.lower() not in {".png", ".jpg", ".jpeg", ".webp"}:
-            raise InputError(f"--heatmap {heatmap}: the name must end in .png, .jpg or .webp")
         with atomic_path(heatmap) as temporary:
             answer.picture().save(temporary)
     result = answer.result.to_dict()
@@ -134,25 +188,54 @@ def _caption_one(
         print_json(result)
     else:
         print_line(answer.result.caption)
+        for difference in answer.result.differences:
+            print_line(f"- {difference}")
         for warning in answer.result.warnings:
             notes().print(f"warning: {warning}", style="yellow", markup=False, soft_wrap=True)
     return result
 
 
-def _caption_many(
-    captioner: Captioner, named: list[NamedPair], options: CaptionOptions, batch_size: int, *, as_json: bool
-) -> list[dict[str, Any]]:
+def _print_many(lines: Iterable[dict[str, Any]], *, as_json: bool) -> Tally:
     """A line a pair, as they are made."""
-    from spotchange.answering.batch import caption_pairs
+    from spotchange.answering.bulk.one_machine import Tally
 
-    results = []
-    for line in caption_pairs(captioner, named, options=options, batch_size=batch_size):
+    tally = Tally()
+    for line in lines:
         if as_json:
             print_json(line)
         else:
             print_line(f"{line['id']}: {line['caption'] if 'caption' in line else 'error: ' + line['error']}")
-        results.append(line)
-    return results
+        tally.add([line])
+    return tally
+
+
+def _caption_on_cluster(
+    work: CaptionWork,
+    named: list[NamedPair],
+    out: Path | None,
+    cluster: ClusterOptions | None,
+    *,
+    as_json: bool,
+    force: bool,
+) -> Tally:
+    from spotchange.answering.bulk.on_cluster import lines_from_cluster, write_from_cluster
+
+    if out is None:
+        assert cluster is not None
+        return _print_many(lines_from_cluster(work, named, cluster, started=tell_workers), as_json=as_json)
+    with progress(rate("pairs")) as bar:
+        task = bar.add_task("pairs", total=len(named))
+        tally = write_from_cluster(
+            work,
+            named,
+            out,
+            cluster,
+            advance=lambda steps: bar.advance(task, steps),
+            started=tell_workers,
+            force=force,
+        )
+    notes().print(f"{out}: {tally.pairs} pairs", markup=False, soft_wrap=True)
+    return tally
 
 
 def _write_many(
@@ -164,21 +247,21 @@ def _write_many(
     *,
     model: tuple[str, Mapping[str, Any]],
     force: bool,
-) -> list[dict[str, Any]]:
-    from spotchange.answering.batch import write_results
-    from spotchange.answering.fingerprint import asked_fingerprint
+) -> Tally:
+    from spotchange.answering.bulk.fingerprint import asked_fingerprint
+    from spotchange.answering.bulk.one_machine import write_results
 
-    with progress() as bar:
+    with progress(rate("pairs")) as bar:
         task = bar.add_task("pairs", total=len(named))
-        results = write_results(
+        tally = write_results(
             captioner,
             named,
             out,
-            asked=asked_fingerprint(*model, options),
+            asked=asked_fingerprint(*model, options, signature=getattr(captioner.answerer, "signature", None)),
             options=options,
             batch_size=batch_size,
             advance=lambda steps: bar.advance(task, steps),
             force=force,
         )
-    notes().print(f"{out}: {len(results)} pairs", markup=False, soft_wrap=True)
-    return results
+    notes().print(f"{out}: {tally.pairs} pairs", markup=False, soft_wrap=True)
+    return tally

@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from spotchange.cli.caption import parse_box
-from spotchange.cli.model_options import ModelOptions, parse_options
-from spotchange.cli.output import notes, print_json, print_line, progress
+from spotchange.cli.cluster import Address, Engine, cluster_of, rate
+from spotchange.cli.model_options import Hints, MaxNewTokens, ModelOptions, parse_options, print_usage
+from spotchange.cli.output import HTML, check_result_file, notes, print_json, print_line, progress
 from spotchange.errors import InputError
 from spotchange.files import write_text
 
 if TYPE_CHECKING:
     from spotchange.answering import Captioner
+    from spotchange.cluster import ClusterOptions
     from spotchange.regression import ComparedFile, CompareSettings, FolderComparison, FolderPlan
     from spotchange.regression.run import Outputs
     from spotchange.regression.settings import Tolerances
@@ -67,9 +69,13 @@ def compare(
         typer.Option(help="Learn from repeated captures in this folder what flickers; written to the settings file."),
     ] = None,
     model: Annotated[str | None, typer.Option(help="Let this model word the change; the verdict stands.")] = None,
+    hints: Hints = False,
+    max_new_tokens: MaxNewTokens = None,
     model_option: ModelOptions = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N, for --model.")] = "auto",
     workers: Annotated[int | None, typer.Option(min=1, help="Processes; default: one per core.")] = None,
+    engine: Engine = "local",
+    address: Address = None,
 ) -> None:
     """Say what changed between the pictures of two folders: new, missing, identical, changed.
 
@@ -82,6 +88,7 @@ def compare(
         return
     if after is None:
         raise InputError("two folders are needed", hint="spotchange compare shots/main shots/branch")
+    cluster = cluster_of(engine, address, workers)
     if fail_on_change and update_baseline:
         raise InputError("--fail-on-change and --update-baseline contradict each other", hint="give one of them")
     if only and not update_baseline:
@@ -96,6 +103,7 @@ def compare(
         ignore=tuple(parse_box(text) for text in ignore or []),
         scale=scale or None,
     )
+    _check_results(before, after, report, junit, markdown, diff_dir)
     settings = regression_settings.read_settings(config)
 
     from spotchange.regression import plan_folders
@@ -105,8 +113,10 @@ def compare(
     plan = plan_folders(before, after, include=include or ())
     if update_baseline and not allow_delete:
         check_deletions(plan, only or ())
-    captioner = _load(model, device, model_option) if model is not None and plan.differing else None
-    compared = _compare(plan, settings, given, _outputs(diff_dir, report), captioner, workers, json_lines)
+    model_options = parse_options(model_option, hints=hints, max_new_tokens=max_new_tokens)
+    captioner = _load(model, device, model_options) if model is not None and plan.differing else None
+    compared = _compare(plan, settings, given, _outputs(diff_dir, report), captioner, workers, cluster, json_lines)
+    print_usage(captioner)
     _write(compared, report, junit, markdown)
     if as_json:
         print_json(compared.to_dict())
@@ -120,6 +130,20 @@ def compare(
         notes().print(f"{len(accepted)} pictures updated in {before}", markup=False, soft_wrap=True)
     if fail_on_change and compared.differs:
         raise typer.Exit(1)
+
+
+def _check_results(
+    before: Path, after: Path, report: Path | None, junit: Path | None, markdown: Path | None, diff_dir: Path | None
+) -> None:
+    """Refuse to write over what is compared, or over anything that is no earlier result."""
+    from spotchange.reports.ci import HEADING
+
+    check_result_file("--report", report, begins=HTML)
+    check_result_file("--junit", junit, begins="<?xml")
+    check_result_file("--markdown", markdown, begins=HEADING)
+    for folder in (before, after):
+        if diff_dir is not None and diff_dir.resolve().is_relative_to(folder.resolve()):
+            raise InputError(f"--diff-dir {diff_dir} lies in {folder}, which is compared", hint="choose another folder")
 
 
 def _learn(captures: Path, path: Path, as_json: bool) -> None:
@@ -149,10 +173,10 @@ def _outputs(diff_dir: Path | None, report: Path | None) -> Outputs:
     )
 
 
-def _load(model: str, device: str, options: list[str] | None) -> Captioner:
+def _load(model: str, device: str, options: dict[str, str]) -> Captioner:
     from spotchange.answering import load
 
-    return load(model, device=device, model_options=parse_options(options))
+    return load(model, device=device, model_options=options)
 
 
 def _compare(
@@ -162,11 +186,12 @@ def _compare(
     outputs: Outputs,
     captioner: Captioner | None,
     workers: int | None,
+    cluster: ClusterOptions | None,
     json_lines: bool,
 ) -> FolderComparison:
     from spotchange.regression import compare_folders
 
-    with progress() as bar:
+    with progress(rate("pictures")) as bar:
         task = bar.add_task("pictures", total=len(plan))
 
         def finished(compared: ComparedFile) -> None:
@@ -182,13 +207,13 @@ def _compare(
             outputs=outputs,
             captioner=captioner,
             workers=workers,
+            cluster=cluster,
             finished=finished,
         )
 
 
 def _write(compared: FolderComparison, report: Path | None, junit: Path | None, markdown: Path | None) -> None:
-    from spotchange.reports.junit import junit_xml
-    from spotchange.reports.markdown import markdown_summary
+    from spotchange.reports.ci import junit_xml, markdown_summary
     from spotchange.reports.pair_report import comparison_html
 
     if report is not None:

@@ -11,6 +11,7 @@ from spotchange.cli.features import features
 from spotchange.cli.help import PlainGroup
 from spotchange.cli.output import notes, print_json, print_line, progress, tables
 from spotchange.locks import one_writer
+from spotchange.storage import as_place
 
 if TYPE_CHECKING:
     from spotchange.data.check import DatasetReport
@@ -24,7 +25,10 @@ app = typer.Typer(
 
 PROBLEMS_SHOWN = 50  # of an import, unless all are asked for
 
-DataDir = Annotated[Path, typer.Argument(help="Folder with train, val, test, each holding metadata.jsonl.")]
+DataDir = Annotated[
+    Path,
+    typer.Argument(parser=as_place, metavar="DIR", help="Folder with train, val, test, each holding metadata.jsonl."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
 SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Go on without bad rows, and count them.")]
 
@@ -55,7 +59,9 @@ def _print_report(report: DatasetReport) -> None:
     from rich.table import Table
 
     table = Table(title=report.path, title_justify="left")
-    for heading in ("split", "pairs", "captions", "words a caption", "change types", "picture sizes", "problems"):
+    for heading in ("split", "pairs", "captions"):
+        table.add_column(heading, no_wrap=True)  # a number is never cut
+    for heading in ("words per caption", "change types", "image sizes", "problems"):
         table.add_column(heading, overflow="fold")
     for split, found in report.splits.items():
         words = found.words_per_caption
@@ -210,7 +216,7 @@ def hold_out(
 @app.command(epilog="Example: spotchange data shard data/toy --out data/toy-shards")
 def shard(
     data_dir: DataDir,
-    out: Annotated[Path, typer.Option("--out", help="Folder for the tar files.")],
+    out: Annotated[Path, typer.Option("--out", parser=as_place, metavar="DIR", help="Folder for the tar files.")],
     pairs: Annotated[int, typer.Option("--pairs", min=1, help="Pairs in a tar file.")] = 1000,
     skip_bad: SkipBad = False,
     as_json: AsJson = False,
@@ -229,7 +235,7 @@ def shard(
 
 @app.command(epilog="Example: spotchange data unshard data/toy-shards --out data/toy-again")
 def unshard(
-    shards: Annotated[Path, typer.Argument(help="Folder with SPLIT-NNNNNN.tar files.")],
+    shards: Annotated[Path, typer.Argument(parser=as_place, metavar="DIR", help="Folder with SPLIT-NNNNNN.tar files.")],
     out: Annotated[Path, typer.Option("--out", help="New folder for the data set.")],
     as_json: AsJson = False,
 ) -> None:

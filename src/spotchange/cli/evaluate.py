@@ -2,25 +2,43 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from spotchange.cli.cluster import Address, Engine, GpusPerWorker, cluster_of, rate
 from spotchange.cli.decoding import Decode
-from spotchange.cli.model_options import MODEL_HELP, ModelOptions, Runtime, parse_options
-from spotchange.cli.output import notes, print_json, progress, show_tables, tables
+from spotchange.cli.model_options import (
+    MODEL_HELP,
+    Differences,
+    Hints,
+    MaxNewTokens,
+    ModelOptions,
+    Runtime,
+    parse_options,
+    print_usage,
+)
+from spotchange.cli.output import HTML, check_result_file, notes, print_json, progress, show_tables, tables
+from spotchange.errors import InputError
+from spotchange.storage import as_place
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from spotchange.cluster import ClusterOptions
     from spotchange.data import Row
-    from spotchange.evaluation import Evaluation
+    from spotchange.evaluation import Evaluation, EvaluationOptions
+    from spotchange.evaluation.judging.judge import Judge
+    from spotchange.evaluation.predictions import SystemOutputs
 
 
 def evaluate(
     model: Annotated[str, typer.Argument(help="A file of captions, or: " + MODEL_HELP)],
-    data_set: Annotated[Path, typer.Argument(metavar="DATASET", help="A folder with SPLIT/metadata.jsonl in it.")],
+    data_set: Annotated[
+        Path, typer.Argument(parser=as_place, metavar="DATASET", help="A folder with SPLIT/metadata.jsonl in it.")
+    ],
     split: Annotated[str, typer.Option(help="Which split; choose settings on val, report on test.")] = "val",
     as_json: Annotated[bool, typer.Option("--json", help="Print everything, item scores included, as JSON.")] = False,
     report: Annotated[Path | None, typer.Option(help="Write a page with tables, plots and pairs here.")] = None,
@@ -35,6 +53,16 @@ def evaluate(
         str | None, typer.Option(metavar="NAME", help="Score as the set's papers do: levir-cc, ...")
     ] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first N pairs.")] = None,
+    judge: Annotated[
+        str | None,
+        typer.Option(help="Let vlm:... or openai:... match every caption against the pair's true differences."),
+    ] = None,
+    judge_option: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="As --model-option, for the judge.")
+    ] = None,
+    hints: Hints = False,
+    differences: Differences = None,
+    max_new_tokens: MaxNewTokens = None,
     model_option: ModelOptions = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     runtime: Runtime = "auto",
@@ -44,13 +72,25 @@ def evaluate(
     max_words: Annotated[int, typer.Option(min=1, max=512, help="Longest caption, in tokens.")] = 32,
     meteor: Annotated[bool, typer.Option("--meteor/--no-meteor", help="METEOR takes the longest by far.")] = True,
     seed: Annotated[int, typer.Option(min=0, help="Seed of intervals and tests.")] = 0,
+    engine: Engine = "local",
+    address: Address = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="With --engine ray: how many; default: all cores.")] = None,
+    gpus_per_worker: GpusPerWorker = 0.0,
 ) -> None:
     """Caption a split and measure: standard metrics, verdicts, facts, pointing; in total and by change type."""
     from spotchange.evaluation import EvaluationOptions
     from spotchange.evaluation import evaluate as run
-    from spotchange.evaluation.predictions import SystemOutputs, outputs_of
 
-    beams = 1 if decode is Decode.GREEDY else beam
+    check_result_file("--report", report, begins=HTML)
+    model_options = parse_options(model_option, hints=hints, differences=differences, max_new_tokens=max_new_tokens)
+    if model_options and not any(_is_asked(name) for name in (model, compare or "")):
+        raise InputError("--model-option is for vision-language models", hint="vlm:... or openai:...")
+    if judge_option and judge is None:
+        raise InputError("--judge-option needs --judge", hint="--judge openai:http://localhost:8000/v1#MODEL")
+    asked_judge = None if judge is None else _load_judge(judge, judge_option, device)
+    cluster = cluster_of(engine, address, workers, gpus_per_worker)
+    if cluster is not None and retrieval:
+        raise InputError("--retrieval ranks all captions at once, on one machine", hint="leave out --engine ray")
     if retrieval and runtime == "auto":
         runtime = "torch"  # graphs are exported for captions only
     options = EvaluationOptions(
@@ -63,28 +103,47 @@ def evaluate(
         device=device,
         runtime=runtime,
         batch_size=batch_size,
-        beams=beams,
+        beams=1 if decode is Decode.GREEDY else beam,
         max_words=max_words,
         seed=seed,
         meteor=meteor,
     )
+    answer = partial(_answer, options, model_options, cluster)
+    evaluation = run(model, data_set, options, answer=answer, judge=asked_judge)
+    if asked_judge is not None:
+        notes().print(f"judge {asked_judge.name}: {asked_judge.usage}", markup=False, soft_wrap=True)
+    _show(evaluation, report, as_json=as_json)
 
-    def answer(name: str, rows: Sequence[Row]) -> SystemOutputs:
-        with progress() as bar:
-            task = bar.add_task(f"captions of {name}", total=len(rows))
-            return outputs_of(
-                name,
-                rows,
-                device=device,
-                runtime=runtime,
-                model_options=parse_options(model_option),
-                batch_size=batch_size,
-                beams=beams,
-                max_words=max_words,
-                advance=lambda done: bar.advance(task, done),
-            )
 
-    evaluation = run(model, data_set, options, answer=answer)
+def _answer(
+    options: EvaluationOptions,
+    model_options: dict[str, str],
+    cluster: ClusterOptions | None,
+    name: str,
+    rows: Sequence[Row],
+) -> SystemOutputs:
+    """A system's captions of the rows, with a bar that tells how far it is."""
+    from spotchange.evaluation.predictions import outputs_of
+
+    with progress(rate("pairs")) as bar:
+        task = bar.add_task(f"captions of {name}", total=len(rows))
+        answered = outputs_of(
+            name,
+            rows,
+            device=options.device,
+            runtime=options.runtime,
+            model_options=model_options if _is_asked(name) else None,
+            batch_size=options.batch_size,
+            beams=options.beams,
+            max_words=options.max_words,
+            advance=lambda done: bar.advance(task, done),
+            cluster=cluster,
+        )
+    print_usage(answered.captioner)
+    return answered
+
+
+def _show(evaluation: Evaluation, report: Path | None, *, as_json: bool) -> None:
     for note in evaluation.notes:
         notes().print("note:", note, markup=False, soft_wrap=True)
     if report is not None:
@@ -96,6 +155,16 @@ def evaluate(
         print_json(evaluation.as_dict())
     else:
         _print_tables(evaluation)
+
+
+def _is_asked(name: str) -> bool:
+    return name.partition(":")[0] in ("vlm", "openai")
+
+
+def _load_judge(name: str, options: list[str] | None, device: str) -> Judge:
+    from spotchange.evaluation.judging.judge import Judge
+
+    return Judge.load(name, parse_options(options, flag="--judge-option"), device=device)
 
 
 def _print_tables(evaluation: Evaluation) -> None:

@@ -9,9 +9,8 @@ import tempfile
 import traceback
 from typing import Any
 
-from spotchange.cli.extras import missing_extra
 from spotchange.cli.output import print_error
-from spotchange.errors import InputError, SpotchangeError
+from spotchange.errors import InputError, MissingExtraError, SpotchangeError
 
 GROUPS = ("data", "models", "config", "scenes")
 BAD_INPUT, OUR_MISTAKE, INTERRUPTED = 2, 70, 130
@@ -32,9 +31,9 @@ def exit_code_of(error: BaseException) -> int:
         return error.code if isinstance(error.code, int) else 0 if error.code is None else OUR_MISTAKE
     if isinstance(error, KeyboardInterrupt) or type(error).__name__ == "Abort":  # what the framework makes of it
         return INTERRUPTED
-    told = _as_input_error(error)
-    if told is not None:
-        print_error(told)
+    known = _as_input_error(error)
+    if known is not None:
+        print_error(known)
         return BAD_INPUT
     print_error(InputError(_summary(error), hint=_keep(error)))
     return OUR_MISTAKE
@@ -86,3 +85,34 @@ def _keep(error: BaseException) -> str:
     except OSError:
         return "please report it"
     return f"please report it, with {name}"
+
+
+# What each extra brings, by the name it is imported with.
+EXTRAS = {
+    "torch": "train",
+    "transformers": "train",
+    "accelerate": "train",
+    "numba": "train",
+    "onnx": "train",
+    "onnx_ir": "train",
+    "onnxscript": "train",
+    "pycocoevalcap": "metrics",
+    "snowballstemmer": "metrics",
+    "fastapi": "serve",
+    "uvicorn": "serve",
+    "gradio": "serve",
+    "multipart": "serve",
+    "prometheus_client": "serve",
+    "open_clip": "clip",
+    "rapidocr": "text",
+    "httpx": "vlm",
+    "peft": "vlm",
+    "ray": "ray",
+    "pyarrow": "ray",
+}
+
+
+def missing_extra(error: ModuleNotFoundError, verb: str) -> MissingExtraError | None:
+    """The user's side of a failed import; None where it is ours: every other module must be there."""
+    extra = EXTRAS.get((error.name or "").partition(".")[0])
+    return None if extra is None else MissingExtraError(f"`spotchange {verb}`", extra=extra)

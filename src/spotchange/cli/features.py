@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
+from spotchange.cli.cluster import Address, Engine, GpusPerWorker, cluster_of, rate
 from spotchange.cli.output import notes, print_json, print_line, progress
 from spotchange.errors import InputError
 
@@ -33,6 +34,10 @@ def features(
     bf16: Annotated[
         bool, typer.Option("--bf16", help="Rounder numbers on a CPU too: faster where it computes with them.")
     ] = False,
+    engine: Engine = "local",
+    address: Address = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="With --engine ray: how many; default: all cores.")] = None,
+    gpus_per_worker: GpusPerWorker = 0.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON.")] = False,
 ) -> None:
     """Make features of generated scenes or of a data set; `data: {kind: features, path: OUT}` trains from them."""
@@ -41,6 +46,7 @@ def features(
     from spotchange.config.sources import DatasetSource
     from spotchange.config.training import Recipe
 
+    cluster = cluster_of(engine, address, workers, gpus_per_worker)
     if task not in TASKS:
         raise InputError(f"unknown task '{task}'", hint=f"use {', '.join(TASKS)}")
     if (scenes is None) == (data is None):
@@ -56,7 +62,7 @@ def features(
     seed_everything(settings.seed, 0)  # as training does, for networks that start random
     backbone = FrozenBackbone.of(start_model(settings), where, bf16=bf16)
     chosen = cast("Task", task)
-    with progress() as bar:
+    with progress(rate("scenes" if scenes is not None else "pictures")) as bar:
         if scenes is not None:
             job = bar.add_task("scenes", total=scenes)
             facts = scene_features(
@@ -67,11 +73,14 @@ def features(
                 scenes=scenes,
                 seed=seed,
                 advance=lambda done: bar.advance(job, done),
+                cluster=cluster,
             )
         else:
             job = bar.add_task("pictures", total=None)
             wanted = DatasetSource(kind="dataset", path=str(data), split=split, task=chosen)
-            facts = dataset_features(out, backbone, wanted, advance=lambda done: bar.advance(job, done))
+            facts = dataset_features(
+                out, backbone, wanted, advance=lambda done: bar.advance(job, done), cluster=cluster
+            )
     if as_json:
         print_json(vars(facts) | {"out": str(out)})
         return

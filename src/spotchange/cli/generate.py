@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from spotchange.cli.cluster import Address, Engine, GpusPerWorker, cluster_of, rate, tell_workers
 from spotchange.cli.generate_everyday import everyday_split
-from spotchange.cli.output import notes, print_json, progress
+from spotchange.cli.output import COMPILING, notes, print_json, progress
 from spotchange.errors import InputError
 
 if TYPE_CHECKING:
+    from spotchange.cluster import ClusterOptions
     from spotchange.config.scenes import DatasetPlan
+    from spotchange.scenes.dataset import MadeScene, SceneWork, Written
 
 ALL = "all"
 MOST_SCENES = 10_000_000  # 140 times what the official set has
-COMPILING = "compiling the renderer, once on this machine; this takes a minute"
 
 
 def generate(
@@ -49,12 +53,19 @@ def generate(
     library: Annotated[
         Path | None, typer.Option(help="Everyday things and backgrounds; without it: those that ship.")
     ] = None,
+    engine: Engine = "local",
+    address: Address = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="With --engine ray: how many; default: all cores.")] = None,
+    gpus_per_worker: GpusPerWorker = 0.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON.")] = False,
 ) -> None:
     """Make a data set: scenes, pictures, captions and facts.
 
     Run the same command again to go on after an interruption.
     """
+    cluster = cluster_of(engine, address, workers, gpus_per_worker)
+    if world == "everyday" and cluster is not None:
+        raise InputError("--world everyday runs on one machine", hint="leave out --engine ray")
     if world == "everyday":
         everyday_split(
             out=out, pairs=pairs, seed=seed, split=split, size=size, device=device, library=library, as_json=as_json
@@ -76,13 +87,31 @@ def generate(
     )
     scenes = _scenes(split, pairs)
     began = time.perf_counter()
+    written = _generate(plans, scenes, cluster, out=out, start=start, device=pick_device(device))
+    seconds = round(time.perf_counter() - began, 2)
+    if as_json:
+        print_json({"out": str(out), "seed": seed, "splits": [vars(each) for each in written], "seconds": seconds})
+        return
+    for each in written:
+        notes().print(f"{out / each.split}: {each.pairs} pairs ({each.new_pairs} new)", markup=False, soft_wrap=True)
 
-    from spotchange.kernels.compile import told_of_compiling
+
+def _generate(
+    plans: Sequence[DatasetPlan],
+    scenes: Mapping[str, int],
+    cluster: ClusterOptions | None,
+    *,
+    out: Path,
+    start: int,
+    device: str,
+) -> list[Written]:
+    """The splits one after the other, each with a bar that tells how far it is."""
+    from spotchange.kernels.compile import announce_compilation
     from spotchange.scenes.dataset import generate_split
 
-    where = pick_device(device)
+    more = {} if cluster is None else {"run": partial(_on_cluster, cluster)}
     written = []
-    with progress() as bar, told_of_compiling(lambda: bar.console.print(COMPILING, style="dim")):
+    with progress(rate("pairs")) as bar, announce_compilation(lambda: bar.console.print(COMPILING, style="dim")):
         for plan in plans:
             task = bar.add_task(f"{plan.split}: pairs", total=2 * scenes[plan.split])
             written.append(
@@ -91,16 +120,20 @@ def generate(
                     out=out,
                     scenes=scenes[plan.split],
                     start=start,
-                    device=where,
+                    device=device,
                     on_pairs=lambda done, task=task: bar.advance(task, done),  # type: ignore[misc]
+                    **more,
                 )
             )
-    seconds = round(time.perf_counter() - began, 2)
-    if as_json:
-        print_json({"out": str(out), "seed": seed, "splits": [vars(each) for each in written], "seconds": seconds})
-        return
-    for each in written:
-        notes().print(f"{out / each.split}: {each.pairs} pairs ({each.new_pairs} new)", markup=False, soft_wrap=True)
+    return written
+
+
+def _on_cluster(cluster: ClusterOptions, work: SceneWork, numbers: Sequence[int]) -> Iterator[MadeScene]:
+    from spotchange.cluster import in_order, pieces, run_on_ray
+
+    cut = dict(enumerate(pieces(numbers, 1)))
+    for made in in_order(run_on_ray(work, cut, cluster, started=tell_workers) if cut else ()):
+        yield from made
 
 
 def parse_size(text: str) -> dict[str, int]:

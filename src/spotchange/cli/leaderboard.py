@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from spotchange.cli.output import notes, print_json, show_tables, tables
+from spotchange.cli.output import HTML, check_result_file, notes, print_json, show_tables, tables
 
 
 def leaderboard(
@@ -26,6 +26,7 @@ def leaderboard(
     from spotchange.reports.leaderboard import as_json as values
     from spotchange.reports.leaderboard import correlation_line, leaderboard_tables, write_page
 
+    check_result_file("--html", html, begins=HTML)
     board = read_leaderboard(folders, published=published, meteor=meteor)
     for note in board.notes:
         notes().print("note:", note, markup=False, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""The front door: `spotchange VERB ...`. One file a verb; heavy imports stay inside the verbs."""
+"""The entry point: `spotchange VERB ...`. One file a verb; heavy imports stay inside the verbs."""
 
 from __future__ import annotations
 

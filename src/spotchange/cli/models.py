@@ -11,7 +11,7 @@ from spotchange.cli.align import align
 from spotchange.cli.calibrate import calibrate
 from spotchange.cli.export import export
 from spotchange.cli.help import PlainGroup
-from spotchange.cli.output import notes, print_json, print_line, tables
+from spotchange.cli.output import check_result_image, notes, print_json, print_line, tables
 from spotchange.errors import InputError
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     cls=PlainGroup,
-    help="List, inspect, import, calibrate and export models.",
+    help="List, inspect, import, calibrate, export, push and pull models.",
     no_args_is_help=True,
     rich_markup_mode="rich",
     epilog="Example: spotchange models show bundled",
@@ -29,7 +29,8 @@ app = typer.Typer(
 @app.command("list", epilog="Example: spotchange models list")
 def list_models(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
     """List the architectures that recipes can name as `model: {preset: NAME}`."""
-    from spotchange.config.model import PRESETS, ModelSettings
+    from spotchange.config.model import ModelSettings
+    from spotchange.config.presets import PRESETS
 
     rows = {name: ModelSettings.model_validate({"preset": name}) for name in PRESETS}
     if as_json:
@@ -110,7 +111,7 @@ def import_weights(
         raise InputError(f"unknown activation '{activation}': choose gelu or quick_gelu")
     size = None if image_size is None else _parse_size(image_size)
 
-    from spotchange.models.weights.imports import import_model, save_imported
+    from spotchange.models.weights.published.importing import import_model, save_imported
 
     if system is not None:
         from spotchange.models.baselines.imports import import_baseline
@@ -175,8 +176,7 @@ def attention(
     from spotchange.models.interface import DecodingOptions
     from spotchange.models.weights.folder import load_model
 
-    if out.suffix.lower() != ".png":
-        raise InputError(f"--out {out} must end in .png")
+    check_result_image("--out", out, inputs=(before, after), suffixes=(".png",))
     pictures = read_pair(before, after)
     loaded = load_model(model_folder(model), device=choose_device(device))
     inputs = [loaded.preprocess([picture]) for picture in pictures]
@@ -193,6 +193,54 @@ def attention(
     with atomic_path(out) as temporary:
         figure.save(temporary, format="PNG")
     _print_written(out, as_json, caption=caption)
+
+
+@app.command(epilog="Example: spotchange models pull ORGANISATION/NAME --out models/theirs")
+def pull(
+    name: Annotated[str, typer.Argument(metavar="ORGANISATION/NAME", help="A model on the hub; @REVISION may follow.")],
+    revision: Annotated[str | None, typer.Option(help="Branch, tag or commit.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder to copy it to; none: it stays in the hub's cache.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the model that --out holds.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print where it lies as JSON.")] = False,
+) -> None:
+    """Fetch a model of ours from the hub (HF_ENDPOINT, HF_TOKEN and HF_HOME as everywhere); prints its folder."""
+    from spotchange.models.hub.repository import copy_model, hub_name, pull_model
+    from spotchange.models.weights.description import read_settings
+    from spotchange.models.weights.folder import check_replaceable
+
+    if out is not None:
+        check_replaceable(out, force=force)
+    found = hub_name(name)
+    if found is None:
+        raise InputError(f"{name!r} is no name on the hub", hint="ORGANISATION/NAME")
+    folder = pull_model(found[0], revision=revision or found[1])
+    read_settings(folder)  # says so where it is not a model of ours
+    if out is not None:
+        copy_model(folder, out)
+    _print_written(out or folder, as_json)
+
+
+@app.command(epilog="Example: spotchange models push out/mine/best ORGANISATION/NAME --private")
+def push(
+    model: Annotated[str, typer.Argument(help="A model folder, or 'bundled'.")],
+    name: Annotated[str, typer.Argument(metavar="ORGANISATION/NAME", help="Where it shall be on the hub.")],
+    revision: Annotated[str | None, typer.Option(help="Branch to write to.")] = None,
+    private: Annotated[bool, typer.Option("--private", help="Make a new repository private.")] = False,
+    message: Annotated[str | None, typer.Option(help="Of the commit.")] = None,
+    results: Annotated[Path | None, typer.Option(help="JSON of `evaluate`: its figures go into the card.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the commit's address as JSON.")] = False,
+) -> None:
+    """Upload a model to the hub, checked, with a card; needs `hf auth login` or HF_TOKEN. Prints the commit."""
+    from spotchange.answering import model_folder
+    from spotchange.models.hub.repository import push_model
+
+    address = push_model(
+        model_folder(model), name, revision=revision, private=private, message=message, results=results
+    )
+    if as_json:
+        print_json({"commit": address})
+    else:
+        print_line(address)
 
 
 app.command(epilog="Example: spotchange models align before.png after.png --model out/pcl/best --out words.png")(align)

@@ -9,6 +9,7 @@ import typer
 
 from spotchange.cli.output import print_json, print_line
 from spotchange.errors import InputError
+from spotchange.files import read_input
 
 
 def rank(
@@ -52,7 +53,7 @@ def _captions_for_pair(
 
 def _pairs_for_text(text: str, manifest: Path, model: str, device: str) -> list[dict[str, Any]]:
     from spotchange.answering import load
-    from spotchange.answering.batch import pairs_from_manifest
+    from spotchange.answering.bulk.one_machine import pairs_from_manifest
     from spotchange.evaluation import rank_pairs
 
     named = pairs_from_manifest(manifest)
@@ -65,9 +66,9 @@ def _pairs_for_text(text: str, manifest: Path, model: str, device: str) -> list[
 def _sentences(path: Path) -> list[str]:
     """Lines that hold anything, each once."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot read {path}: {getattr(error, 'strerror', None) or 'it is not UTF-8 text'}") from error
+        lines = read_input(path).splitlines()
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
     sentences = list(dict.fromkeys(line.strip() for line in lines if line.strip()))
     if not sentences:
         raise InputError(f"{path} holds no sentence", hint="one sentence a line")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from spotchange.cli.output import notes, print_json, tables
+from spotchange.cli.output import notes, print_json, print_table, tables
 
 if TYPE_CHECKING:
     from spotchange.metrics import ScoreResult
@@ -34,9 +34,13 @@ def score(
     """Score captions with BLEU, METEOR, ROUGE-L and CIDEr-D, digit for digit as the COCO tools do."""
     from spotchange import metrics
 
+    errors: dict[str, str] = {}
+    read = metrics.read_predictions(predictions, errors=errors if allow_missing else None)
     captions, texts, left_out = metrics.match_ids(
-        metrics.read_predictions(predictions), metrics.read_references(references), allow_missing=allow_missing
+        read, metrics.read_references(references), allow_missing=allow_missing
     )
+    if errors:
+        left_out.append(f"{len(errors)} ids carry an error instead of a caption and are left out")
     scorer = metrics.Scorer(texts, meteor=meteor)
     result = scorer.score(captions)
     constant = metrics.best_constant(texts, source="references scored here")
@@ -55,18 +59,13 @@ def score(
 def _print_table(
     result: ScoreResult, floor: ScoreResult, intervals: dict[str, tuple[float, float]], constant: str
 ) -> None:
-    from rich.table import Table
-
     # One line a metric: seven columns of numbers with intervals would not fit a terminal.
-    table = Table(title=f"{len(result.items)} captions, in percent", title_justify="left")
-    table.add_column("")
-    for name in ("captions", "95 % interval", "constant"):
-        table.add_column(name, justify="right", style="dim" if name == "constant" else "")
+    lines = []
     for name, value in result.corpus.items():
         low, high = intervals[name]
-        table.add_row(name, _percent(value), f"{_percent(low)}–{_percent(high)}", _percent(floor.corpus[name]))
+        lines.append([name, _percent(value), f"{_percent(low)}–{_percent(high)}", _percent(floor.corpus[name])])
+    print_table(f"{len(result.items)} captions, in percent", ["", "captions", "95 % interval", "constant"], lines)
     console = tables()
-    console.print(table)
     console.print(constant, markup=False, soft_wrap=True)
     console.print(result.signature, markup=False, soft_wrap=True)
 

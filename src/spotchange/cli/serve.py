@@ -7,7 +7,15 @@ from typing import Annotated
 
 import typer
 
-from spotchange.cli.model_options import MODEL_HELP, ModelOptions, Runtime, parse_options
+from spotchange.cli.model_options import (
+    MODEL_HELP,
+    Differences,
+    Hints,
+    MaxNewTokens,
+    ModelOptions,
+    Runtime,
+    parse_options,
+)
 
 
 def serve(
@@ -16,6 +24,9 @@ def serve(
         "127.0.0.1"
     ),
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes any free one.")] = 8000,
+    hints: Hints = False,
+    differences: Differences = None,
+    max_new_tokens: MaxNewTokens = None,
     model_option: ModelOptions = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     threads: Annotated[int | None, typer.Option(min=1, max=1024, help="CPU threads to use.")] = None,
@@ -53,5 +64,6 @@ def serve(
         allowed_hosts=tuple(allow_host or ()),
         page=page,
     )
-    options = LoadOptions(device=device, threads=threads, runtime=runtime, model_options=parse_options(model_option))
+    model_options = parse_options(model_option, hints=hints, differences=differences, max_new_tokens=max_new_tokens)
+    options = LoadOptions(device=device, threads=threads, runtime=runtime, model_options=model_options)
     run_server(settings, model=model, options=options)

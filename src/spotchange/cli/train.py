@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from contextlib import nullcontext
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from spotchange.cli.output import notes, print_json, print_line
+from spotchange.cli.output import COMPILING, notes, print_json, print_line
 from spotchange.locks import one_writer
 
 
@@ -38,11 +38,14 @@ def train(
     settings = Recipe.from_yaml(find_recipe(recipe), changes)
     folder = out or Path(settings.out or Path("out") / settings.name)
 
+    from spotchange.kernels.compile import announce_compilation
     from spotchange.training.run import run_stage
 
     stop.listen()
-    # Of several processes of one run, the first speaks for all.
-    with one_writer(folder) if os.environ.get("RANK", "0") == "0" else nullcontext():
+    with ExitStack() as stack:
+        if os.environ.get("RANK", "0") == "0":  # of several processes of one run, the first speaks for all
+            stack.enter_context(one_writer(folder))
+            stack.enter_context(announce_compilation(lambda: notes().print(COMPILING, style="dim")))
         summary = run_stage(settings, out=folder, resume=resume, stop=stop, device=device)
     if summary is None:  # another process of the same run speaks
         return
@@ -52,12 +55,16 @@ def train(
 
 
 def _tell(summary: dict[str, Any], folder: Path, *, as_json: bool) -> None:
+    from spotchange.models.weights.description import BEST, LAST
+    from spotchange.training.log import readable
+
     if as_json:
         print_json(summary)
         return
     if summary["best"] is not None:
-        print_line(f"{folder / 'best'}  {summary['metric']} {summary['best']:.4f} at step {summary['best_step']}")
+        best = readable(summary["metric"], summary["best"])
+        print_line(f"{folder / BEST}  {summary['metric']} {best} at step {summary['best_step']}")
     else:
-        print_line(f"{folder / 'last'}  step {summary['step']} of {summary['steps']}")
+        print_line(f"{folder / LAST}  step {summary['step']} of {summary['steps']}")
     if not summary["finished"]:
         notes().print(f"stopped at step {summary['step']} of {summary['steps']}; --resume goes on", soft_wrap=True)

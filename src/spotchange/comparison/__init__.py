@@ -1,6 +1,6 @@
 """Exact comparison of two pictures: a verdict from every pixel at native size, and what happened in words.
 
-`compare(before, after, options)` is the door. No torch anywhere on this path.
+`compare(before, after, options)` is the public interface. No torch anywhere on this path.
 """
 
 from spotchange.comparison.compare import compare

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,8 +14,9 @@ from spotchange.comparison.options import ComparisonOptions
 from spotchange.comparison.photos.judging import judge_photos
 from spotchange.comparison.picture import Picture, read_pictures
 from spotchange.comparison.result import Comparison, Finding
-from spotchange.comparison.sentences import summary_of
-from spotchange.comparison.verdict import judge
+from spotchange.comparison.verdict import Verdict, judge
+
+NAMED = 3  # findings the summary names
 
 
 def compare(before: Any, after: Any, options: ComparisonOptions | None = None) -> Comparison:
@@ -49,12 +51,45 @@ def compare(before: Any, after: Any, options: ComparisonOptions | None = None) -
         diff_pixels=verdict.diff_pixels,
         diff_ratio=ratio,
         largest_difference=round(verdict.largest_difference, 6),
-        summary=summary_of(findings, changed=changed, verdict=verdict),
+        summary=_summary(findings, changed=changed, verdict=verdict),
         findings=findings,
         notes=notes,
         mask=verdict.counted,
         **sizes,
     )
+
+
+def _summary(findings: Sequence[Finding], *, changed: bool, verdict: Verdict) -> str:
+    """At most three findings and how many more; without findings, the counts."""
+    if verdict.identical:
+        return "the pictures are identical"
+    count = verdict.diff_pixels
+    counted = f"{_pixels(count)} ({_share(count / verdict.counted.size)})"
+    if not changed and findings:
+        return "; ".join(["the content is the same", *(finding.sentence for finding in findings[:NAMED])])
+    if not changed:
+        if not count:
+            beyond = "outside the ignored regions" if not verdict.differing.any() else "beyond the tolerance"
+            return f"no pixel differs {beyond}"
+        return f"no change: {counted} {'differs' if count == 1 else 'differ'}, within the tolerance"
+    if not findings:
+        return f"{counted} {'differs' if count == 1 else 'differ'}"
+    named = [finding.sentence for finding in findings[:NAMED]]
+    more = len(findings) - len(named)
+    if more:
+        named.append(f"and {more} more {'change' if more == 1 else 'changes'}")
+    return "; ".join(named)
+
+
+def _pixels(count: int) -> str:
+    """A number of pixels in words."""
+    return f"{count:,} pixel" + ("" if count == 1 else "s")
+
+
+def _share(ratio: float) -> str:
+    """A share as per cent, small ones not rounded to nothing."""
+    percent = ratio * 100
+    return f"{percent:.3g} %" if percent >= 0.01 else "less than 0.01 %"
 
 
 def _profile_notes(before: Picture, after: Picture) -> tuple[str, ...]:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from spotchange.comparison.layout.across import describe_across
-from spotchange.comparison.layout.found_again import found_again
+from spotchange.comparison.layout.exchanges import exchanged_findings, found_again
+from spotchange.comparison.layout.flow import describe_flow
 from spotchange.comparison.layout.gap import Gap
-from spotchange.comparison.layout.gaps import ROUNDING, describe_gaps, in_view
+from spotchange.comparison.layout.gaps import ROUNDING, describe_across, describe_gaps, in_view
 from spotchange.comparison.layout.grouping import joined_findings, ordered
 from spotchange.comparison.layout.positions import place
 from spotchange.comparison.layout.rearranged import rearranged
@@ -55,11 +55,15 @@ def describe(before: Picture, after: Picture, verdict: Verdict, options: Compari
         whole = _describe_all(scene, verdict)
     if whole:
         return (*findings, *whole)
+    flowed: list[Finding] = []
+    if frames is None and before.size == after.size:
+        flowed = describe_flow(scene.before, scene.after, lines_joined(groups(verdict.differing)), scene.size)
     height, width = min(before.height, after.height), min(before.width, after.width)
     still = [Frame(0, width, 0, height, 0, height)]
     frames = still if frames is None else in_view(frames, before.height, after.height)
-    local = _describe_frames(scene, frames, verdict)
+    local = flowed or _describe_frames(scene, frames, verdict)
     local = found_again(local, scene.before, scene.after, scene.size)
+    local = exchanged_findings(local, scene.before, scene.after, scene.size)
     local = rearranged(local, scene.before, scene.after, scene.size)
     found = ordered([*findings, *joined_findings(local, scene.size)])
     found = found or _somewhere(verdict, scene.size)

@@ -29,7 +29,8 @@ _TO_YIQ = np.array(
 )
 # The root of the weighted squares, as a share of the largest, is the length of a turned and stretched difference.
 _ROOTS = np.sqrt(np.array([0.5053, 0.299, 0.1957]) / LARGEST_YIQ)
-_TO_DISTANCE = np.vstack([_TO_YIQ.T * _ROOTS, np.zeros((1, 3))]).astype(np.float32)  # red, green, blue, alpha
+_TO_DISTANCE = (_TO_YIQ.T * _ROOTS).astype(np.float32)
+_ROWS_AT_ONCE = 64
 _PIXELS_AT_ONCE = 1 << 15  # as many as stay in the processor's own memory
 
 
@@ -48,19 +49,19 @@ class Verdict:
 
 def judge(before: Picture, after: Picture, tolerance: Tolerance, ignore: Sequence[Box]) -> Verdict:
     """Compare every pixel, both pictures laid from the top left; what only one of them covers differs fully."""
-    first, second = _words(before, after)
-    height, width = min(first.shape[0], second.shape[0]), min(first.shape[1], second.shape[1])
-    if first.shape == second.shape:
-        differing = np.not_equal(first, second)
-        if not differing.any():
+    height, width = min(before.height, after.height), min(before.width, after.width)
+    if before.size == after.size:
+        differing = np.zeros((height, width), bool)
+        if not _mark(before, after, differing):
             return Verdict(
                 identical=True, differing=differing, counted=differing, diff_pixels=0, largest_difference=0.0
             )
     else:
-        differing = np.ones((max(first.shape[0], second.shape[0]), max(first.shape[1], second.shape[1])), bool)
+        differing = np.ones((max(before.height, after.height), max(before.width, after.width)), bool)
         # Rows that only one picture has differ, the corner that neither has does not.
-        differing[first.shape[0] :, second.shape[1] :] = differing[second.shape[0] :, first.shape[1] :] = False
-        np.not_equal(first[:height, :width], second[:height, :width], out=differing[:height, :width])
+        differing[before.height :, after.width :] = differing[after.height :, before.width :] = False
+        differing[:height, :width] = False
+        _mark(before, after, differing[:height, :width])
     for x, y, box_width, box_height in ignore:
         differing[max(y, 0) : max(y + box_height, 0), max(x, 0) : max(x + box_width, 0)] = False
     places = np.flatnonzero(differing[:height, :width])
@@ -103,16 +104,41 @@ def distances_at(before: Picture, after: Picture, places: npt.NDArray[np.intp], 
     return found
 
 
+def _mark(before: Picture, after: Picture, differing: Mask) -> bool:
+    """Set, within the common area, every pixel that differs; whether any does."""
+    height, width = differing.shape
+    if before.stored.shape[2:] == after.stored.shape[2:] and not before.transparent and not after.transparent:
+        first, second = before.stored, after.stored
+        if first.dtype != second.dtype:
+            first, second = before.words(deep=True)[..., None], after.words(deep=True)[..., None]
+    else:
+        deep = before.deep or after.deep
+        first, second = before.words(deep=deep)[..., None], after.words(deep=deep)[..., None]
+    found = False
+    # Band by band, so that nothing as large as the picture is made: fresh memory costs more than comparing.
+    for top in range(0, height, _ROWS_AT_ONCE):
+        rows = slice(top, min(top + _ROWS_AT_ONCE, height))
+        unlike = first[rows, :width] != second[rows, :width]
+        if unlike.any():
+            found = True
+            for channel in range(unlike.shape[2]):
+                differing[rows] |= unlike[..., channel]
+    return found
+
+
 def _levels(picture: Picture, places: npt.NDArray[np.intp], width: int) -> npt.NDArray[np.uint8]:
-    """(places, 4) of an 8-bit picture; whole pixels are fetched, which is several times faster than channels."""
-    words = picture.rgba.view(np.uint32)[..., 0]
-    found = words.ravel()[places] if picture.width == width else words[np.divmod(places, width)]
-    return found.view(np.uint8).reshape(-1, 4)
+    """(places, 3 or 4) of an 8-bit picture without transparency."""
+    channels = picture.stored.shape[2]
+    if picture.width != width:
+        rows, columns = np.divmod(places, width)
+        places = rows * picture.width + columns
+    found: npt.NDArray[np.uint8] = picture.stored.reshape(-1, channels).take(places, axis=0)
+    return found[:, :3]
 
 
 def _lengths(difference: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
-    """The distance of differences in RGB (places, 3), or with an alpha that is the same (places, 4)."""
-    turned = difference.astype(np.float32, copy=False) @ _TO_DISTANCE[: difference.shape[1]]
+    """The distance of differences in RGB, (places, 3)."""
+    turned = difference.astype(np.float32, copy=False) @ _TO_DISTANCE
     result: npt.NDArray[np.float32] = np.sqrt(np.einsum("ij,ij->i", turned, turned))
     return result
 
@@ -120,10 +146,3 @@ def _lengths(difference: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
 def _over(levels: npt.NDArray[np.float64], ground: float) -> npt.NDArray[np.float64]:
     alpha = levels[:, 3:] / 255.0
     return levels[:, :3] * alpha + ground * (1.0 - alpha)
-
-
-def _words(before: Picture, after: Picture) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Both pictures with one integer a pixel, at the deeper of the two depths."""
-    if before.deep or after.deep:
-        return before.words(deep=True), after.words(deep=True)
-    return before.words(), after.words()

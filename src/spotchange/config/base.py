@@ -121,13 +121,22 @@ def apply_override(values: dict[str, Any], override: str) -> None:
 
 
 def _explain(model: type[BaseModel], detail: ErrorDetails) -> str:
-    where = ".".join(str(part) for part in detail["loc"])
+    where = ".".join(_written(model, detail["loc"]))
     if detail["type"] == "extra_forbidden":
         known = _fields_at(model, detail["loc"][:-1])
         close = difflib.get_close_matches(str(detail["loc"][-1]), known, n=1, cutoff=0.5)
         return f"unknown setting '{where}'" + (f", did you mean '{close[0]}'?" if close else "")
     message = detail["msg"].removeprefix("Value error, ")
     return f"{where}: {message}" if where else message
+
+
+def _written(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
+    """A place as --set names it: without the tags of unions, which name no field."""
+    return [
+        str(part)
+        for depth, part in enumerate(location)
+        if depth == len(location) - 1 or isinstance(part, int) or part in _fields_at(model, location[:depth])
+    ]
 
 
 def _fields_at(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:

@@ -153,6 +153,12 @@ class EverydaySettings(Settings):
     """Side of the window for the second look, in pixels."""
 
 
+class ReplySettings(Settings):
+    """Reply to a prompt about both images: the next token of the reply, for vision-language models (model.base)."""
+
+    kind: Literal["reply"]
+
+
 AnyObjective = (
     DenseSettings
     | PictureTextSettings
@@ -162,6 +168,7 @@ AnyObjective = (
     | PclFinetuneSettings
     | BaselineObjectiveSettings
     | EverydaySettings
+    | ReplySettings
 )
 Objective = Annotated[
     AnyObjective,

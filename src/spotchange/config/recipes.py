@@ -7,7 +7,7 @@ from pathlib import Path
 
 from spotchange.errors import ConfigError
 
-RECIPES = Path(__file__).parents[1] / "recipes"
+RECIPES = Path(__file__).resolve().parents[1] / "recipes"  # resolved: the package may lie behind a link
 ABLATIONS = "ablations"
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
 from spotchange.config.base import Settings
 from spotchange.config.model import ModelSettings
-from spotchange.config.objectives import Objective
+from spotchange.config.objectives import Objective, ReplySettings
 from spotchange.config.sources import AugmentSettings, DataSource, source_from_shorthand
+from spotchange.config.vlm import ChatModelSettings
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
 
@@ -151,6 +152,16 @@ class LogSettings(Settings):
     """Also write TensorBoard events (needs the package `tensorboard`)."""
 
 
+def _kind_of_model(value: Any) -> str:
+    named = "base" in value if isinstance(value, dict) else isinstance(value, ChatModelSettings)
+    return "chat" if named else "ours"
+
+
+AnyModel = Annotated[
+    Annotated[ModelSettings, Tag("ours")] | Annotated[ChatModelSettings, Tag("chat")], Discriminator(_kind_of_model)
+]
+
+
 class Recipe(Settings):
     """Everything a run needs; saved with its checkpoints as `recipe.yaml`."""
 
@@ -160,9 +171,9 @@ class Recipe(Settings):
     """Of initial weights, data order, augmentation and dropout."""
     out: str | None = None
     """Folder for checkpoints and logs; `--out` wins; default: out/NAME."""
-    model: ModelSettings | None = None
+    model: AnyModel | None = None
     """Architecture; null: that of `stage.start_from`. Given together with it, parts both have start with its weights
-    and all others from scratch."""
+    and all others from scratch. With `base`: a vision-language model of transformers."""
     data: DataSource
     """Where training pairs come from; a text is short for a data set's folder."""
     stage: StageSettings
@@ -188,4 +199,22 @@ class Recipe(Settings):
             raise ValueError("optimizer.muon goes with optimizer.algorithm adamw")
         if self.stage.pairs_per_step % self.stage.accumulate:
             raise ValueError("stage.pairs_per_step must be a multiple of stage.accumulate")
+        return self
+
+    @model_validator(mode="after")
+    def _check_chat(self) -> Recipe:
+        chats = isinstance(self.model, ChatModelSettings)
+        if chats != isinstance(self.stage.objective, ReplySettings):
+            raise ValueError("stage.objective reply and a vision-language model (model.base) need each other")
+        if not chats:
+            return self
+        unread = {
+            "augment": self.augment.active,
+            "stage.compile": bool(self.stage.compile),
+            "stage.new_words": self.stage.new_words,
+            "stage.start_parts": self.stage.start_parts is not None,
+        }
+        for name, wanted in unread.items():
+            if wanted:
+                raise ValueError(f"{name} is not for vision-language models")
         return self

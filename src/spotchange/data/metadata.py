@@ -16,6 +16,7 @@ from pathlib import Path
 from spotchange.errors import DataError
 from spotchange.files import atomic_path
 from spotchange.pairs import PixelBox, Row, parse_row
+from spotchange.storage import as_place
 
 __all__ = [
     "METADATA",
@@ -67,14 +68,18 @@ class RowReader:
         captions_needed: bool = True,
         on_problem: Callable[[RowProblem], None] | None = None,
     ) -> None:
-        self.path = Path(path)
+        self.path = as_place(path)
         self.bad = 0
         self._skip_bad = skip_bad
         self._check_files = check_files
         self._captions_needed = captions_needed
         self._on_problem = on_problem or (lambda problem: logger.warning("%s (skipped)", problem))
-        if not self.path.is_file():
-            raise DataError(f"{self.path} does not exist" if not self.path.exists() else f"{self.path} is not a file")
+        try:
+            if not self.path.is_file():
+                absent = not self.path.exists()
+                raise DataError(f"{self.path} does not exist" if absent else f"{self.path} is not a file")
+        except OSError as error:
+            raise DataError(f"cannot read {self.path}: {error.strerror or error}") from error
 
     def __iter__(self) -> Iterator[Row]:
         self.bad = 0
@@ -126,7 +131,7 @@ def read_manifest(
 
 def split_file(data_dir: str | os.PathLike[str], split: str) -> Path:
     """Where the rows of a split lie; the error names the splits there are."""
-    path = Path(data_dir) / split / METADATA
+    path = as_place(data_dir) / split / METADATA
     if not path.is_file():
         found = list_splits(data_dir)
         hint = f"splits there: {', '.join(found)}" if found else f"a data set is DIR/{{{','.join(SPLITS)}}}/{METADATA}"
@@ -136,7 +141,7 @@ def split_file(data_dir: str | os.PathLike[str], split: str) -> Path:
 
 def list_splits(data_dir: str | os.PathLike[str]) -> list[str]:
     """Splits of a data set, the usual ones first."""
-    folder = Path(data_dir)
+    folder = as_place(data_dir)
     if not folder.is_dir():
         raise DataError(f"{folder} is not a folder" if folder.exists() else f"{folder} does not exist")
     found = {path.parent.name for path in folder.glob(f"*/{METADATA}")}

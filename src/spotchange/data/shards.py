@@ -20,7 +20,8 @@ from spotchange.data.folders import new_data_set
 from spotchange.data.metadata import METADATA, Row, list_splits, parse_row, read_rows, write_rows
 from spotchange.errors import DataError
 from spotchange.files import atomic_path, load_json
-from spotchange.images import SUFFIXES
+from spotchange.images import SUFFIXES, image_size
+from spotchange.storage import as_place
 
 PAIRS_PER_SHARD = 1000
 _SIDES = ("before", "after", "mask")
@@ -48,7 +49,7 @@ def write_shards(
     splits = list_splits(data_dir)
     if not splits:
         raise DataError(f"{data_dir} holds no data set", hint="a data set is DIR/{train,val,test}/metadata.jsonl")
-    taken = [path.name for split in splits for path in Path(out).glob(f"{split}-*.tar")]
+    taken = [path.name for split in splits for path in as_place(out).glob(f"{split}-*.tar")]
     if taken:
         raise DataError(f"{out} holds shards already ({taken[0]})", hint="choose a new folder for --out")
     counts = {}
@@ -56,7 +57,7 @@ def write_shards(
         rows = iter(read_rows(data_dir, split, skip_bad=skip_bad))
         number = counts[split] = 0
         while chunk := list(islice(rows, pairs_per_shard)):
-            _write_shard(Path(out) / f"{split}-{number:06d}.tar", chunk, first=counts[split])
+            _write_shard(as_place(out) / f"{split}-{number:06d}.tar", chunk, first=counts[split])
             counts[split] += len(chunk)
             number += 1
             if advance is not None:
@@ -67,7 +68,7 @@ def write_shards(
 def read_shards(paths: Iterable[str | os.PathLike[str]]) -> Iterator[PackedPair]:
     """Stream the pairs of shards, in order; also of shards that others wrote, as long as the names are the same."""
     for path in paths:
-        path = Path(path)
+        path = as_place(path)
         key, parts = "", dict[str, bytes]()
         for name, content in _members(path):
             stem, _, extension = name.rpartition("/")[2].partition(".")
@@ -83,7 +84,7 @@ def read_shards(paths: Iterable[str | os.PathLike[str]]) -> Iterator[PackedPair]
 def list_shards(folder: str | os.PathLike[str]) -> dict[str, list[Path]]:
     """Shards of each split in a folder, in order."""
     found: dict[str, list[Path]] = {}
-    for path in sorted(Path(folder).glob("*-*.tar")):
+    for path in sorted(as_place(folder).glob("*-*.tar")):
         split, number = path.stem.rpartition("-")[::2]
         if path.name.startswith(".") and re.fullmatch(r"\d+\.\w{8}", number):
             continue  # of a write that was interrupted
@@ -137,6 +138,7 @@ def _write_shard(path: Path, rows: list[Row], *, first: int) -> None:
             names: dict[str, Any] = {}
             for side, picture in zip(_SIDES, (row.before_path, row.after_path, row.mask_path), strict=True):
                 if picture is not None:
+                    image_size(picture)  # whatever else a row names must not be packed and given away
                     names[f"{side}_file_name"] = f"{key}.{side}{picture.suffix.lower()}"
                     _add(shard, names[f"{side}_file_name"], picture.read_bytes())
             text = json.dumps(replace(row, **names).to_dict(), ensure_ascii=False)
@@ -153,11 +155,11 @@ def _add(shard: tarfile.TarFile, name: str, content: bytes) -> None:
 def _members(path: Path) -> Iterator[tuple[str, bytes]]:
     try:
         _check_end(path)
-        with tarfile.open(path, "r|") as shard:
+        with path.open("rb") as stream, tarfile.open(fileobj=stream, mode="r|") as shard:
             for member in shard:
-                stream = shard.extractfile(member) if member.isfile() else None
-                if stream is not None:
-                    content = stream.read()
+                packed = shard.extractfile(member) if member.isfile() else None
+                if packed is not None:
+                    content = packed.read()
                     if len(content) != member.size:
                         raise DataError(f"{path} is truncated at {member.name}")
                     yield member.name, content

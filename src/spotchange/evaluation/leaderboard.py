@@ -18,7 +18,7 @@ from spotchange.errors import DataError, InputError
 from spotchange.evaluation.published import PublishedRow, published_rows
 from spotchange.evaluation.trained_run import TrainedRun, read_run
 from spotchange.metrics import (
-    Comparison,
+    PairedComparison,
     Scorer,
     Summable,
     best_constant,
@@ -56,7 +56,7 @@ class Entry:
     runs: list[Scored]
     published: PublishedRow | None
     intervals: dict[str, tuple[float, float]]
-    against_best: dict[str, Comparison] | None
+    against_best: dict[str, PairedComparison] | None
     """Minus the best system's, on the first seed that both have; None for the best itself."""
     speeds: dict[str, float]
     """Pairs a second in training and captioning, measured alone."""
@@ -96,6 +96,8 @@ class Leaderboard:
     """Spearman's, of our CIDEr-D and the published, over systems whose code was known and that trained in full."""
     ranked: list[str]
     """Those systems."""
+    only_published: list[PublishedRow]
+    """Systems of the papers that were not trained here."""
     notes: list[str]
 
 
@@ -149,6 +151,9 @@ def read_leaderboard(folders: Sequence[Path], *, published: str = "clevr-change"
             [entry.published.scores[JUDGED_BY] for entry in fair if entry.published is not None],
         ),
         ranked=[entry.title for entry in fair],
+        only_published=[
+            row for row in rows.values() if not row.ablation and row not in [entry.published for entry in entries]
+        ],
         notes=list(scorer.notes) + _notes(entries),
     )
 
@@ -188,7 +193,7 @@ def _by_system(runs: Iterable[TrainedRun]) -> dict[str, list[TrainedRun]]:
     return chosen
 
 
-def _against(best: list[Scored], other: list[Scored]) -> dict[str, Comparison]:
+def _against(best: list[Scored], other: list[Scored]) -> dict[str, PairedComparison]:
     seeds = {each.run.seed: each for each in best}
     own = next((each for each in other if each.run.seed in seeds), other[0])
     reference = seeds.get(own.run.seed, best[0])

@@ -1,6 +1,6 @@
 """Does the heat map look at what changed? The pointing game, and how much of the heat lies on the change.
 
-A picture is judged where the change can be seen: before for drop, after for add, both for everything else.
+A picture is scored where the change can be seen: before for drop, after for add, both for everything else.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ def pointing_values(row: Row, heat: NDArray[np.float32] | None) -> dict[str, flo
     """One pair's values; empty where there is no heat, nothing changed, or the place is unknown.
 
     "pointing": the peak of the heat map, scaled up smoothly to the picture, lies inside the true mask in every picture
-    judged. "pointing, patch": the hottest patch touches the mask. "coverage": share of the heat inside it.
+    scored. "pointing, patch": the hottest patch touches the mask. "coverage": share of the heat inside it.
     """
-    judged = None if heat is None else judge_pair(row, heat)
-    return {} if judged is None else dict(zip(NAMES, judged, strict=True))
+    scored = None if heat is None else score_pair(row, heat)
+    return {} if scored is None else dict(zip(NAMES, scored, strict=True))
 
 
-def judge_pair(row: Row, heat: NDArray[np.float32]) -> tuple[float, float, float] | None:
+def score_pair(row: Row, heat: NDArray[np.float32]) -> tuple[float, float, float] | None:
     """Pointing, patch pointing and coverage of one pair; None where nothing changed or the place is unknown."""
     if row.change_type == "none":
         return None
     masks = true_masks(row)
     sides = [
-        judge_picture(heat[side], mask)
+        score_image(heat[side], mask)
         for side in JUDGED_SIDES.get(row.change_type or "", (0, 1))
         if (mask := masks[side]) is not None and mask.any()
     ]
@@ -49,7 +49,7 @@ def judge_pair(row: Row, heat: NDArray[np.float32]) -> tuple[float, float, float
     return float(all(inside)), float(all(touches)), float(np.mean(coverage))
 
 
-def judge_picture(heat: NDArray[np.float32], mask: Mask) -> tuple[bool, bool, float]:
+def score_image(heat: NDArray[np.float32], mask: Mask) -> tuple[bool, bool, float]:
     """Peak inside the mask, hottest patch touching it, share of heat inside; for one picture."""
     height, width = mask.shape
     scaled = np.asarray(Image.fromarray(_smoothed(heat)).resize((width, height), Image.Resampling.BICUBIC))

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from spotchange.cluster import ClusterOptions, in_order, pieces, run_on_ray
 from spotchange.data import Row
-from spotchange.errors import InputError
+from spotchange.errors import InputError, ReplyError, SpotchangeError
 from spotchange.language import change_type_of, says_no_change
 from spotchange.metrics import ConstantCaption, read_results
 
@@ -23,13 +24,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Output:
-    """One pair's answer; `heat` (2, rows, columns) only from models."""
+    """One pair's answer; `heat` (2, rows, columns) only from models.
+
+    A pair without a usable answer has its `error`, no word and no verdict: it counts as wrong, and as nothing else.
+    """
 
     caption: str
-    changed: bool
+    changed: bool | None
     change_type: str | None
     change_score: float | None = None
     heat: NDArray[np.float32] | None = None
+    differences: tuple[str, ...] = ()  # every single one, where the system was asked for all
+    error: str | None = None
+
+    @classmethod
+    def failed(cls, error: str) -> Output:
+        """What stands for an answer that could not be had."""
+        return cls(caption="", changed=None, change_type=None, error=error)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +70,7 @@ def outputs_of(
     beams: int = 3,
     max_words: int = 32,
     advance: Callable[[int], None] = lambda done: None,
+    cluster: ClusterOptions | None = None,
 ) -> SystemOutputs:
     """Let a system answer the rows.
 
@@ -72,11 +84,23 @@ def outputs_of(
         beams: sentences kept while searching; 1: greedy.
         max_words: longest caption in tokens.
         advance: called with the number of further pairs answered.
+        cluster: workers of this cluster answer instead of this process.
     """
     if is_captions_file(system):
         answered = outputs_from_file(Path(system), rows)
         advance(len(rows))
         return answered
+    if cluster is not None:
+        work = AnswerWork(
+            system=system,
+            device=device,
+            runtime=runtime,
+            model_options=dict(model_options or {}),
+            batch_size=batch_size,
+            beams=beams,
+            max_words=max_words,
+        )
+        return _outputs_from_cluster(work, rows, cluster, advance)
     from spotchange.answering import load  # here: captions from a file need no torch
 
     captioner = load(system, device=device, runtime=runtime, model_options=model_options)
@@ -107,7 +131,13 @@ def outputs_from_model(
     pairs = [(row.before_path, row.after_path) for row in rows]
     outputs = []
     options = CaptionOptions(beams=beams, max_words=max_words)
-    for answer in captioner.answer_many(pairs, options=options, batch_size=batch_size):
+    for answer in captioner.answer_many(pairs, options=options, batch_size=batch_size, keep_errors=True):
+        advance(1)
+        if isinstance(answer, ReplyError):
+            outputs.append(Output.failed(answer.message))
+            continue
+        if isinstance(answer, SpotchangeError):
+            raise answer
         result = answer.result
         outputs.append(
             Output(
@@ -116,18 +146,72 @@ def outputs_from_model(
                 change_type=result.change_type,
                 change_score=result.change_score,
                 heat=answer.heat,
+                differences=result.differences,
             )
         )
-        advance(1)
     decoding = f"{'greedy' if beams == 1 else f'beam{beams}'},{max_words}words"
     return SystemOutputs(
         name=captioner.name, outputs=outputs, fingerprint=fingerprint, decoding=decoding, captioner=captioner
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class AnswerWork:
+    """Rows to answers, each with the name, the weights and the decoding it is due to; in a worker of a cluster."""
+
+    system: str
+    device: str
+    runtime: str
+    model_options: Mapping[str, str]
+    batch_size: int
+    beams: int
+    max_words: int
+
+    def start(self) -> Callable[[Sequence[Row]], Iterator[SystemOutputs]]:
+        """Load the model."""
+        from spotchange.answering import load
+
+        # Workers share machines: a core each.
+        options = self.model_options
+        captioner = load(self.system, device=self.device, threads=1, runtime=self.runtime, model_options=options)
+        mark = fingerprint_of(self.system, captioner)
+
+        def answers(rows: Sequence[Row]) -> Iterator[SystemOutputs]:
+            answered = outputs_from_model(
+                captioner,
+                rows,
+                batch_size=self.batch_size,
+                beams=self.beams,
+                max_words=self.max_words,
+                fingerprint=mark,
+            )
+            for output in answered.outputs:
+                yield replace(answered, outputs=[output], captioner=None)
+
+        return answers
+
+    def failed(self, item: Row, reason: str) -> SystemOutputs:
+        """An evaluation counts every row."""
+        raise InputError(f"row {item.id!r}: {reason}")
+
+
+def _outputs_from_cluster(
+    work: AnswerWork, rows: Sequence[Row], cluster: ClusterOptions, advance: Callable[[int], None]
+) -> SystemOutputs:
+    outputs: list[Output] = []
+    first: SystemOutputs | None = None
+    for piece in in_order(run_on_ray(work, dict(enumerate(pieces(rows, work.batch_size))), cluster)):
+        first = first or piece[0]
+        outputs += [each.outputs[0] for each in piece]
+        advance(len(piece))
+    assert first is not None
+    return replace(first, outputs=outputs)
+
+
 def outputs_from_file(path: Path, rows: Sequence[Row]) -> SystemOutputs:
-    """Take captions, and verdicts where there are any, from a file; every row needs one."""
-    results = read_results(path)
+    """Take captions, and verdicts where there are any, from a file; every row needs one, or an error in its place."""
+    errors: dict[str, str] = {}
+    results = read_results(path, errors=errors) | {name: {"error": error} for name, error in errors.items()}
     absent = [row.id for row in rows if row.id not in results]
     if absent:
         raise InputError(f"{path}: {len(absent)} of {len(rows)} pairs have no caption, the first is id {absent[0]!r}")
@@ -143,6 +227,8 @@ def constant_outputs(constant: ConstantCaption, rows: Sequence[Row]) -> SystemOu
 
 def _from_result(result: dict[str, Any]) -> Output:
     """Read a verdict from the sentence where the file has none of its own."""
+    if "error" in result:
+        return Output.failed(str(result["error"]))
     caption = result["caption"]
     said_changed = not says_no_change(caption)
     changed = result["changed"] if isinstance(result.get("changed"), bool) else said_changed
@@ -153,6 +239,7 @@ def _from_result(result: dict[str, Any]) -> Output:
         changed=changed,
         change_type=given if isinstance(given, str) else change_type_of(caption),
         change_score=float(score) if isinstance(score, int | float) and not isinstance(score, bool) else None,
+        differences=tuple(map(str, listed)) if isinstance(listed := result.get("differences"), list) else (),
     )
 
 

@@ -13,11 +13,14 @@ from spotchange.data.metadata import METADATA, WORDLESS
 from spotchange.data.protocols import Protocol, get_protocol
 from spotchange.errors import DataError
 from spotchange.evaluation.facts import ON_TRUST, Scenes, read_scenes, scene_of
+from spotchange.evaluation.judging.judge import Judge
+from spotchange.evaluation.judging.scores import Judged, judge_outputs
 from spotchange.evaluation.predictions import SystemOutputs, constant_outputs, outputs_of
 from spotchange.evaluation.published import PublishedRow, published_rows
 from spotchange.evaluation.retrieval import can_retrieve, retrieval
 from spotchange.evaluation.scorecard import SystemEvaluation, groups_of, judge_system
-from spotchange.metrics import Comparison, ConstantCaption, Scorer, best_constant, paired_comparison
+from spotchange.metrics import ConstantCaption, PairedComparison, Scorer, best_constant, paired_comparison
+from spotchange.storage import as_place
 
 SCHEMA_VERSION = 1
 WHOLE = "."  # the split of a folder whose rows lie in it directly
@@ -57,7 +60,7 @@ class Evaluation:
     systems: list[SystemEvaluation]
     constant: SystemEvaluation
     constant_caption: ConstantCaption
-    comparison: dict[str, Comparison] | None
+    comparison: dict[str, PairedComparison] | None
     published: list[PublishedRow]
     notes: list[str]
 
@@ -83,6 +86,7 @@ def evaluate(
     options: EvaluationOptions | None = None,
     *,
     answer: Callable[[str, Sequence[Row]], SystemOutputs] | None = None,
+    judge: Judge | None = None,
 ) -> Evaluation:
     """Evaluate a system on one split of a data set.
 
@@ -91,16 +95,17 @@ def evaluate(
         data_set: a folder of splits.
         options: what else is wanted.
         answer: how a system answers rows; by default `outputs_of` with the options.
+        judge: matches every caption against the pair's list of differences.
     """
     options = options or EvaluationOptions()
     beside = published_rows(options.published) if options.published else []
-    if (Path(data_set) / METADATA).is_file() and not (Path(data_set) / options.split).exists():
+    if (as_place(data_set) / METADATA).is_file() and not (as_place(data_set) / options.split).exists():
         options = replace(options, split=WHOLE)
     protocol = get_protocol(options.protocol) if options.protocol else None
-    rows = [_as_scored(row, protocol) for row in _read(Path(data_set), options.split, options.limit)]
-    wordless = _wordless(Path(data_set), options) if protocol is not None and protocol.counts_wordless else []
+    rows = [_as_scored(row, protocol) for row in _read(as_place(data_set), options.split, options.limit)]
+    wordless = _wordless(as_place(data_set), options) if protocol is not None and protocol.counts_wordless else []
     rows += wordless
-    constant = _constant(Path(data_set), options.split, rows, protocol)
+    constant = _constant(as_place(data_set), options.split, rows, protocol)
     scorer = Scorer({row.id: row.captions for row in rows}, meteor=options.meteor)
     if answer is None:
         answer = _answerer(options)
@@ -117,11 +122,14 @@ def evaluate(
     for name in [system, *([options.compare] if options.compare else [])]:
         answered = answer(name, rows)
         ranked = _retrieve(answered, rows, options, notes)
-        systems.append(_judge(rows, answered, scorer, scenes, data_set, options, ranked))
+        judged = judge_outputs(judge, rows, answered.outputs, scenes) if judge is not None else None
+        notes += _missing(answered, rows) + (_judge_notes(judged, rows, answered.name) if judged else [])
+        signed = None if judge is None else judge.signature
+        systems.append(_judge(rows, answered, scorer, scenes, data_set, options, ranked, judged, signed))
     for each in systems:
         notes += [f"{each.name}: {warning}" for warning in each.warnings]
     return Evaluation(
-        data_set=Path(data_set).resolve().name,
+        data_set=as_place(data_set).resolve().name,
         split="all rows" if options.split == WHOLE else options.split,
         rows=rows,
         systems=systems,
@@ -201,23 +209,57 @@ def _judge(
     data_set: str | Path,
     options: EvaluationOptions,
     ranked: dict[str, dict[str, float]] | None,
+    judged: Judged | None = None,
+    judge: str | None = None,
 ) -> SystemEvaluation:
     model = f"{answered.name}@{answered.fingerprint}" if answered.fingerprint else answered.name
     parts = {
-        "data": Path(data_set).resolve().name,
+        "data": as_place(data_set).resolve().name,
         "split": "all" if options.split == WHOLE else options.split,
         "limit": str(options.limit) if options.limit else None,
         "protocol": options.protocol,
         "retrieval": None if ranked is None else RETRIEVAL_RULES,
         "model": model,
         "decoding": answered.decoding,
+        "judge": judge,
+        "differences": None if judged is None else "+".join(judged.sources).replace(" ", "-"),
     }
     return judge_system(
-        rows, answered, scorer, scenes=scenes, seed=options.seed, signature_parts=parts, retrieval=ranked
+        rows,
+        answered,
+        scorer,
+        scenes=scenes,
+        seed=options.seed,
+        signature_parts=parts,
+        retrieval=ranked,
+        judged=judged,
     )
 
 
-def _compare(systems: list[SystemEvaluation], seed: int) -> dict[str, Comparison] | None:
+def _missing(answered: SystemOutputs, rows: Sequence[Row]) -> list[str]:
+    """What is to be known about pairs that have no answer."""
+    failed = [
+        (row.id, output.error) for row, output in zip(rows, answered.outputs, strict=True) if output.error is not None
+    ]
+    if not failed:
+        return []
+    told = f"{len(failed)} of {len(rows)} pairs have no usable answer and count as wrong"
+    return [f"{answered.name}: {told}; the first, {failed[0][0]}: {failed[0][1]}"]
+
+
+def _judge_notes(judged: Judged, rows: Sequence[Row], system: str) -> list[str]:
+    notes = []
+    if judged.errors:
+        told = f"{len(judged.errors)} of {len(rows)} captions could not be judged and count in no judged score"
+        notes.append(f"{system}: {told}; the first: {judged.errors[0].message}")
+    if judged.agreement is None:
+        notes.append(f"the judge {judged.judge} was not measured against the checker: no pair here tells its facts")
+    if judged.judge == system:
+        notes.append(f"{system} judges its own captions")
+    return notes
+
+
+def _compare(systems: list[SystemEvaluation], seed: int) -> dict[str, PairedComparison] | None:
     if len(systems) < 2:
         return None
     first, second = (system.summables for system in systems)
@@ -237,6 +279,7 @@ def _system_dict(system: SystemEvaluation, rows: Sequence[Row], *, items: bool =
         },
         "confusion": system.confusion,
         "retrieval": system.retrieval,
+        "judged": system.judged and system.judged.as_dict(),
     }
     if items:
         found["items"] = {
@@ -244,8 +287,10 @@ def _system_dict(system: SystemEvaluation, rows: Sequence[Row], *, items: bool =
                 "caption": output.caption,
                 "changed": output.changed,
                 "change_type": output.change_type,
+                **({} if output.error is None else {"error": output.error}),
                 **system.items[row.id],
+                **(system.judged.item(place) if system.judged is not None else {}),
             }
-            for row, output in zip(rows, system.answered.outputs, strict=True)
+            for place, (row, output) in enumerate(zip(rows, system.answered.outputs, strict=True))
         }
     return found

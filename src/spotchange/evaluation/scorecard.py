@@ -9,6 +9,7 @@ import numpy as np
 
 from spotchange.data import Row
 from spotchange.evaluation.facts import ALL_ATTRIBUTES, FACTS, Scenes, fact_values
+from spotchange.evaluation.judging.scores import Judged
 from spotchange.evaluation.pointing import pointing_values
 from spotchange.evaluation.predictions import Output, SystemOutputs
 from spotchange.metrics import Scorer, Summable, bootstrap_intervals, mean_of
@@ -27,8 +28,9 @@ def verdict_scores(rows: Sequence[Row], outputs: Sequence[Output]) -> dict[str, 
     if not known:
         return {}
     truth = np.array([row.change_type != NO_CHANGE for row, _ in known])
-    said = np.array([output.changed for _, output in known])
-    scores = {"change accuracy": float((truth == said).mean())}
+    said = np.array([bool(output.changed) for _, output in known])
+    answered = np.array([output.changed is not None for _, output in known])
+    scores = {"change accuracy": float(((truth == said) & answered).mean())}
     if said.any():
         scores["change precision"] = float(truth[said].mean())
     if truth.any():
@@ -55,6 +57,7 @@ def confusion(rows: Sequence[Row], outputs: Sequence[Output]) -> dict[str, dict[
     for row, output in zip(rows, outputs, strict=True):
         if row.change_type is not None:
             said = output.change_type or ("unknown" if output.changed else NO_CHANGE)
+            said = "no answer" if output.error is not None else said
             line = table[row.change_type]
             line[said] = line.get(said, 0) + 1
     return table
@@ -90,6 +93,7 @@ class SystemEvaluation:
     signature: str
     warnings: list[str]
     retrieval: dict[str, dict[str, float]] | None = None
+    judged: Judged | None = None
     summables: list[Summable] = field(default_factory=list, repr=False)
 
     @property
@@ -130,6 +134,7 @@ def judge_system(
     signature_parts: Mapping[str, str | None],
     seed: int = 0,
     retrieval: dict[str, dict[str, float]] | None = None,
+    judged: Judged | None = None,
 ) -> SystemEvaluation:
     """All numbers of one system: the total with its items and intervals, and each change type.
 
@@ -144,6 +149,7 @@ def judge_system(
     ]
     result = scorer.score(_captions(pairs), **signature_parts)
     summables = [*result.summables, *verdict_summables(rows, answered.outputs), *_fact_summables(pairs)]
+    summables += judged.summables if judged is not None else []
     by_type = {}
     for kind, numbers in groups_of(rows).items():
         part = [pairs[number] for number in numbers]
@@ -158,6 +164,7 @@ def judge_system(
         signature=result.signature,
         warnings=result.warnings,
         retrieval=retrieval,
+        judged=judged,
         summables=summables,
     )
 
@@ -177,4 +184,5 @@ def _fact_summables(pairs: Sequence[_Pair]) -> list[Summable]:
     """Facts in the form that intervals and paired tests need, where every pair knows its facts."""
     if not all(FACTS in pair.values for pair in pairs):
         return []
-    return [mean_of(name, np.array([pair.values[name] for pair in pairs])) for name in (FACTS, ALL_ATTRIBUTES)]
+    names = [name for name in (FACTS, ALL_ATTRIBUTES) if all(name in pair.values for pair in pairs)]
+    return [mean_of(name, np.array([pair.values[name] for pair in pairs])) for name in names]

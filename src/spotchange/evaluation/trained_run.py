@@ -14,6 +14,7 @@ import yaml
 
 from spotchange.errors import DataError
 from spotchange.language import says_no_change
+from spotchange.models.weights.description import BEST
 
 _NOT_LEARNT = ("running_mean", "running_var", "num_batches_tracked", "kind_of_word", "tag_of_word", "relation_of")
 
@@ -76,7 +77,7 @@ def read_run(folder: Path) -> TrainedRun:
         references={row["id"]: row["references"] for row in rows},
         kinds={row["id"]: row["change_type"] for row in rows},
         facts={} if None in facts.values() else facts,
-        parameters=_parameters(log) or count_parameters(folder / "best"),
+        parameters=_parameters(log) or count_parameters(folder / BEST),
         validation_loss=min((line["loss"] for line in validation if "loss" in line), default=float("inf")),
         pairs_per_second=statistics.median(speeds) if speeds else None,
         minutes=ends[-1].get("minutes") if ends else None,
@@ -123,7 +124,7 @@ def _row(line: str, folder: Path) -> dict[str, Any]:
 
 
 def _recipe(folder: Path) -> dict[str, Any]:
-    path = folder / "best" / "recipe.yaml"
+    path = folder / BEST / "recipe.yaml"
     found = yaml.safe_load(path.read_text(encoding="utf-8")) if path.is_file() else {}
     return found if isinstance(found, dict) else {}
 

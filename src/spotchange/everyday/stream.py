@@ -12,7 +12,7 @@ from torch import Tensor
 from spotchange.everyday.imaging.chance import Draws
 from spotchange.everyday.imaging.compositing import compose
 from spotchange.everyday.kinds import SHARES
-from spotchange.everyday.language.wording import write_frames
+from spotchange.everyday.language.writing import write_frames
 from spotchange.everyday.library import Library
 from spotchange.everyday.sampling import draw_scenes
 from spotchange.everyday.truth import truth_of

@@ -91,7 +91,7 @@ class _ForgivingCache:
 
 
 @contextmanager
-def told_of_compiling(say: Callable[[], None]) -> Iterator[None]:
+def announce_compilation(say: Callable[[], None]) -> Iterator[None]:
     """Call `say` once if anything has to be compiled within the block, before the wait begins."""
     from numba.core import event
 

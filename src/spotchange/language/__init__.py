@@ -3,7 +3,7 @@
 Only what needs no compiler is exported; `writer`, `picture_texts` and `descriptions` are imported by name.
 """
 
-from spotchange.language.checker import Verdict, check, check_facts, find_change, has_all_attributes
+from spotchange.language.checker import SentenceCheck, check, check_facts, find_change, has_all_attributes
 from spotchange.language.grammar import (
     MEANING,
     Claim,
@@ -32,8 +32,8 @@ __all__ = [
     "TOKENS",
     "TOKEN_IDS",
     "Claim",
+    "SentenceCheck",
     "UnreadableError",
-    "Verdict",
     "build_tokenizer",
     "change_type_of",
     "check",

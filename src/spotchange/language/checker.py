@@ -23,7 +23,7 @@ Thing = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Verdict:
+class SentenceCheck:
     """What the checker thinks of one caption.
 
     Attributes:
@@ -58,8 +58,8 @@ class Change:
     new: str | None = None
 
 
-def check(caption: str, scene: Mapping[str, Any], *, distractor: bool = False) -> Verdict:
-    """Judge a caption against a scene whose objects and cameras are known.
+def check(caption: str, scene: Mapping[str, Any], *, distractor: bool = False) -> SentenceCheck:
+    """Verify a caption against a scene whose objects and cameras are known.
 
     Relations hold seen from the first camera in the scene before; for an added object, from the second in the scene
     after.
@@ -68,16 +68,16 @@ def check(caption: str, scene: Mapping[str, Any], *, distractor: bool = False) -
         caption: Any text.
         scene: A line of `scenes.jsonl`: "before" and "after" (lists of objects with shape, size, color, material and
             xy) and "cameras".
-        distractor: Judge it as a caption of the pair in which only the camera moved.
+        distractor: Verify it as a caption of the pair in which only the camera moved.
     """
     change = Change("none") if distractor else find_change(scene)
     try:
         claim = read_claim(caption)
     except UnreadableError as error:
-        return Verdict(true=False, parsed=False, reason=str(error))
+        return SentenceCheck(true=False, parsed=False, reason=str(error))
     if claim.subject is None:
         right = change.change_type == "none"
-        return Verdict(right, True, (), "none", "" if right else f"there is a change: {change.change_type}")
+        return SentenceCheck(right, True, (), "none", "" if right else f"there is a change: {change.change_type}")
     version = "after" if claim.change_type == "add" else "before"
     if distractor:
         version = "before"
@@ -87,11 +87,11 @@ def check(caption: str, scene: Mapping[str, Any], *, distractor: bool = False) -
     if not problem and getattr(change, version) not in names:
         problem = "it speaks of another object" if names else "no object fits the phrase"
     unclear = "" if clear and len(names) == 1 else "the phrase fits several objects"
-    return Verdict(not problem, True, names, claim.change_type, problem or unclear, _claimed(claim))
+    return SentenceCheck(not problem, True, names, claim.change_type, problem or unclear, _claimed(claim))
 
 
-def check_facts(caption: str, change_type: str, facts: Mapping[str, Any]) -> Verdict:
-    """Judge a caption where only the facts of the change are known, not the scene.
+def check_facts(caption: str, change_type: str, facts: Mapping[str, Any]) -> SentenceCheck:
+    """Verify a caption where only the facts of the change are known, not the scene.
 
     The type must be right, no stated attribute may contradict the changed object's, and a new value must be the true
     one. Whether the phrase fits other objects too, and whether its relation holds, cannot be seen from facts: both
@@ -105,15 +105,15 @@ def check_facts(caption: str, change_type: str, facts: Mapping[str, Any]) -> Ver
     try:
         claim = read_claim(caption)
     except UnreadableError as error:
-        return Verdict(true=False, parsed=False, reason=str(error))
+        return SentenceCheck(true=False, parsed=False, reason=str(error))
     problem = _mismatch(claim, change_type, facts.get("new"))
     if problem or claim.subject is None:
-        return Verdict(not problem, True, (), claim.change_type, problem, _claimed(claim))
+        return SentenceCheck(not problem, True, (), claim.change_type, problem, _claimed(claim))
     target = _target(facts)
     wrong = [name for name, value in claim.subject.attributes.items() if target[name] != value]
     if wrong:
         problem = f"the {wrong[0]} of the changed object is {target[wrong[0]]}"
-    return Verdict(not problem, True, () if problem else (0,), claim.change_type, problem, _claimed(claim))
+    return SentenceCheck(not problem, True, () if problem else (0,), claim.change_type, problem, _claimed(claim))
 
 
 def has_all_attributes(caption: str, change_type: str, facts: Mapping[str, Any]) -> bool:

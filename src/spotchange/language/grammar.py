@@ -134,7 +134,7 @@ def read_description(phrase: str) -> Description:
 
 
 def change_type_of(caption: str) -> str | None:
-    """The change a caption speaks of, judged by its verb alone, so a garbled object does not matter.
+    """The change a caption speaks of, classified by its verb alone, so a garbled object does not matter.
 
     Returns:
         "none", "color", "texture", "add", "drop", "move", or None where no verb of the language is found.

@@ -1,15 +1,14 @@
 """Caption metrics: the standard numbers, exactly, without Java or torch."""
 
-from spotchange.metrics.constant import ConstantCaption, best_constant
 from spotchange.metrics.inputs import match_ids, read_predictions, read_references, read_results
-from spotchange.metrics.resampling import Summable, mean_of
-from spotchange.metrics.scoring import METRICS, Scorer, ScoreResult, score
-from spotchange.metrics.significance import Comparison, bootstrap_intervals, paired_comparison
+from spotchange.metrics.resampling import Summable, mean_of, ratio_of
+from spotchange.metrics.scoring import METRICS, ConstantCaption, Scorer, ScoreResult, best_constant, score
+from spotchange.metrics.significance import PairedComparison, bootstrap_intervals, paired_comparison
 
 __all__ = [
     "METRICS",
-    "Comparison",
     "ConstantCaption",
+    "PairedComparison",
     "ScoreResult",
     "Scorer",
     "Summable",
@@ -18,6 +17,7 @@ __all__ = [
     "match_ids",
     "mean_of",
     "paired_comparison",
+    "ratio_of",
     "read_predictions",
     "read_references",
     "read_results",

@@ -14,11 +14,14 @@ from spotchange.files import load_json, read_input
 NAMED_IDS = 5  # how many ids an error message lists before it says "and N more"
 
 
-def read_predictions(path: str | PathLike[str]) -> dict[str, str]:
-    """Read one caption an id: `{id: caption}`, JSON lines with `id` and `caption`, or a COCO result list."""
+def read_predictions(path: str | PathLike[str], *, errors: dict[str, str] | None = None) -> dict[str, str]:
+    """Read one caption an id: `{id: caption}`, JSON lines with `id` and `caption`, or a COCO result list.
+
+    Lines that carry an error instead of a caption are refused, unless `errors` is there to take them.
+    """
     path = Path(path)
     predictions: dict[str, str] = {}
-    for name, value in _entries(path, ("caption",)):
+    for name, value in _entries(path, ("caption",), errors):
         if name in predictions:
             raise InputError(f"{path}: id {name!r} has more than one caption")
         if isinstance(value, list) and len(value) == 1:  # the shape pycocoevalcap itself takes
@@ -26,17 +29,17 @@ def read_predictions(path: str | PathLike[str]) -> dict[str, str]:
         if not isinstance(value, str):
             raise InputError(f"{path}: the caption of id {name!r} is {_kind(value)}, not text")
         predictions[name] = value
-    if not predictions:
+    if not predictions and not errors:
         raise InputError(f"{path}: there are no captions in it")
     return predictions
 
 
-def read_results(path: str | PathLike[str]) -> dict[str, dict[str, Any]]:
+def read_results(path: str | PathLike[str], *, errors: dict[str, str] | None = None) -> dict[str, dict[str, Any]]:
     """Read captions with whatever else stands in their rows, such as the verdicts of `spotchange caption`.
 
     A plain `{id: caption}` file gives rows with a caption only.
     """
-    captions = read_predictions(path)
+    captions = read_predictions(path, errors=errors)
     content = _load(Path(path))
     rows = content.get("annotations", []) if isinstance(content, dict) else content
     known = {_identity(Path(path), row, number): row for number, row in enumerate(rows, 1)}
@@ -115,7 +118,7 @@ class _Single:
         self.text = text
 
 
-def _entries(path: Path, text_keys: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
+def _entries(path: Path, text_keys: tuple[str, ...], errors: dict[str, str] | None = None) -> Iterator[tuple[str, Any]]:
     """Yield (id, value) from any of the accepted shapes, in the order of the file."""
     content = _load(path)
     if isinstance(content, dict) and isinstance(content.get("annotations"), list):
@@ -123,7 +126,7 @@ def _entries(path: Path, text_keys: tuple[str, ...]) -> Iterator[tuple[str, Any]
     elif isinstance(content, dict):
         yield from ((name, value) for name, value in content.items())
     elif isinstance(content, list):
-        yield from _rows(path, content, text_keys)
+        yield from _rows(path, content, text_keys, errors)
     else:
         raise InputError(f"{path}: expected an object or a list, found {_kind(content)}")
 
@@ -142,11 +145,17 @@ def _annotations(path: Path, content: dict[str, Any], text_keys: tuple[str, ...]
             yield name, []
 
 
-def _rows(path: Path, rows: Iterable[Any], text_keys: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
+def _rows(
+    path: Path, rows: Iterable[Any], text_keys: tuple[str, ...], errors: dict[str, str] | None = None
+) -> Iterator[tuple[str, Any]]:
     for number, row in enumerate(rows, 1):
         name = _identity(path, row, number)
         if "error" in row and "caption" not in row:
-            raise InputError(f"{path}: id {name!r} carries an error instead of a caption: {row['error']}")
+            if errors is not None:
+                errors[name] = str(row["error"])
+                continue
+            told = f"{path}: id {name!r} carries an error instead of a caption: {row['error']}"
+            raise InputError(told, hint="caption it again; --allow-missing of `score` leaves such lines out")
         key = next((key for key in text_keys if key in row), None)
         if key is None:
             raise InputError(f"{path}: id {name!r} has no {' or '.join(repr(key) for key in text_keys)}")

@@ -38,6 +38,17 @@ def mean_of(name: str, items: Floats) -> Summable:
     return Summable((name,), np.asarray(items, dtype=np.float64)[:, None], lambda sums, count: sums / count)
 
 
+def ratio_of(name: str, parts: Floats, wholes: Floats) -> Summable:
+    """A metric whose corpus score is one sum over another, such as precision; 0 where there is nothing to divide by."""
+    columns = np.stack([parts, wholes], axis=1).astype(np.float64)
+
+    def finish(sums: Floats, count: int) -> Floats:
+        top, bottom = sums[..., :1], sums[..., 1:]
+        return np.divide(top, bottom, out=np.zeros_like(top), where=bottom > 0)
+
+    return Summable((name,), columns, finish)
+
+
 def bleu_of(statistics: BleuStatistics) -> Summable:
     """BLEU-1 to BLEU-4, whose corpus scores are no means: counts and lengths are summed first."""
     lengths = np.stack([statistics.candidate_length, statistics.reference_length], axis=1)

@@ -36,7 +36,7 @@ _CHUNK_NUMBERS = 4_000_000  # random numbers held at a time: 32 MB
 
 
 @dataclass(frozen=True)
-class Comparison:
+class PairedComparison:
     """The difference of two systems in one metric, second minus first."""
 
     first: float
@@ -66,7 +66,7 @@ def paired_comparison(
     resamples: int = RESAMPLES,
     seed: int = 0,
     level: float = LEVEL,
-) -> dict[str, Comparison]:
+) -> dict[str, PairedComparison]:
     """Compare two systems on the same items, metric by metric.
 
     The p-value is that of approximate randomisation: how often swapping the two systems' outputs item by
@@ -78,14 +78,14 @@ def paired_comparison(
         raise InputError("the two systems were scored on different items")
     # The same seed draws the same items for both systems: that is what makes the bootstrap paired.
     drawn = zip(_drawn_scores(first, resamples, seed), _drawn_scores(second, resamples, seed), strict=True)
-    found: dict[str, Comparison] = {}
+    found: dict[str, PairedComparison] = {}
     for one, other, (scores, other_scores) in zip(first, second, drawn, strict=True):
         before, after = one.corpus(), other.corpus()
         p_values = _swap_p_values(one, other, resamples, seed)
         for place, name in enumerate(one.names):
             low, high = _interval(other_scores[:, place] - scores[:, place], level)
             difference = float(after[place] - before[place])
-            found[name] = Comparison(
+            found[name] = PairedComparison(
                 float(before[place]), float(after[place]), difference, low, high, float(p_values[place])
             )
     return found

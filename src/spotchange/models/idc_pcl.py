@@ -100,9 +100,9 @@ class IdcPcl(nn.Module):
     def change_logits(self, state: VisualState) -> Tensor | None:
         """(pairs, change types), "none" first, from [IMG1] and [IMG2] after `F_cross`; None without the head."""
         # Pictures do not see words where a sentence is made, so this is what they are beside any sentence.
-        return None if self.change_head is None else self.judge_change(self.captioner(state.tokens))
+        return None if self.change_head is None else self.verify_change(self.captioner(state.tokens))
 
-    def judge_change(self, hidden: Tensor) -> Tensor:
+    def verify_change(self, hidden: Tensor) -> Tensor:
         """The change head on outputs of `F_cross` that begin with both pictures."""
         assert self.change_head is not None
         logits: Tensor = self.change_head(self.image_outputs(hidden).flatten(1))

@@ -9,7 +9,8 @@ from PIL import Image
 
 from spotchange.comparison import Comparison
 from spotchange.files import atomic_path
-from spotchange.images import ImageSource, read_image
+from spotchange.image_sources import ImageSource
+from spotchange.images import read_image
 
 MARK = np.array((255, 0, 60), np.uint8)
 FADED = 0.15  # of the contrast is left where nothing differs

@@ -6,14 +6,16 @@ import multiprocessing
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from spotchange.answering import CaptionOptions, ImagePair
+from spotchange.answering import Answer, CaptionOptions, ImagePair
 from spotchange.answering.pixels import result_of
+from spotchange.cluster import ClusterOptions, in_order, pieces, run_on_ray
 from spotchange.comparison import Comparison, ComparisonOptions, compare
 from spotchange.errors import SpotchangeError
 from spotchange.images import read_image
@@ -33,6 +35,7 @@ DIFFERENT: tuple[Status, ...] = ("changed", "missing", "new")
 """What makes two folders differ: `unchanged` images have other pixels, within the stated tolerances."""
 PairView: TypeAlias = "Callable[[ImagePair, Comparison, str, Outputs], str]"
 SingleView: TypeAlias = "Callable[[Image.Image, str], str]"
+WORDED_TOGETHER = 16  # pairs that a model is shown at a time
 FEW_PAIRS = 8  # not worth starting another process for
 
 
@@ -110,6 +113,7 @@ def compare_folders(
     outputs: Outputs,
     captioner: Captioner | None = None,
     workers: int | None = None,
+    cluster: ClusterOptions | None = None,
     finished: Callable[[ComparedFile], None] = lambda compared: None,
 ) -> FolderComparison:
     """Look at every image of the plan.
@@ -121,6 +125,7 @@ def compare_folders(
         outputs: diff images and views to write on the way.
         captioner: words what the comparison called changed; the verdict stands.
         workers: processes; None: one per core where there is enough to do.
+        cluster: workers of this cluster instead; they must see the folders.
         finished: told of every image as it is done.
     """
     files = [ComparedFile(name=name, status="identical") for name in plan.identical]
@@ -138,10 +143,10 @@ def compare_folders(
         )
         for name in plan.differing
     ]
-    for compared in _in_parallel(jobs, workers):
-        worded = _in_words(compared, plan, captioner) if captioner else compared
-        files.append(worded)
-        finished(worded)
+    results = _in_parallel(jobs, workers) if cluster is None else _on_cluster(jobs, cluster)
+    for compared in _in_words(results, plan, captioner) if captioner else results:
+        files.append(compared)
+        finished(compared)
     files.sort(key=lambda each: (STATUSES.index(each.status), each.name))
     return FolderComparison(before=plan.before, after=plan.after, files=tuple(files))
 
@@ -154,6 +159,22 @@ def _in_parallel(jobs: list[_Job], workers: int | None) -> Iterator[ComparedFile
         return
     with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
         yield from pool.map(_compare_one, jobs, chunksize=max(1, min(8, len(jobs) // (4 * workers))))
+
+
+def _on_cluster(jobs: list[_Job], cluster: ClusterOptions) -> Iterator[ComparedFile]:
+    cut = dict(enumerate(pieces(jobs, FEW_PAIRS)))
+    for compared in in_order(run_on_ray(_CompareWork(), cut, cluster)) if jobs else ():
+        yield from compared
+
+
+class _CompareWork:
+    """Pairs of files to what became of them, in a worker of a cluster."""
+
+    def start(self) -> Callable[[Sequence[_Job]], Iterator[ComparedFile]]:
+        return lambda jobs: map(_compare_one, jobs)
+
+    def failed(self, item: _Job, reason: str) -> ComparedFile:
+        return ComparedFile(name=item.name, status="failed", error=reason)
 
 
 def _compare_one(job: _Job) -> ComparedFile:
@@ -175,11 +196,23 @@ def _view(job: _Job, found: Comparison, status: Status) -> str:
     return job.outputs.pair_view(ImagePair.of(job.before, job.after), found, job.name, job.outputs)
 
 
-def _in_words(compared: ComparedFile, plan: FolderPlan, captioner: Captioner) -> ComparedFile:
-    """The model's sentence for what the comparison called changed, if the model sees a change too."""
-    if compared.status != "changed" or compared.result is None:
-        return compared
-    answer = captioner.answer(plan.before / compared.name, plan.after / compared.name, options=CaptionOptions())
+def _in_words(results: Iterator[ComparedFile], plan: FolderPlan, captioner: Captioner) -> Iterator[ComparedFile]:
+    """The model's sentences for what the comparison called changed, some pairs at a time, in order."""
+    while part := list(islice(results, WORDED_TOGETHER)):
+        changed = [each for each in part if each.status == "changed"]
+        pairs = [(plan.before / each.name, plan.after / each.name) for each in changed]
+        answers = captioner.answer_many(pairs, options=CaptionOptions(), batch_size=WORDED_TOGETHER, keep_errors=True)
+        worded = {each.name: _worded(each, answer) for each, answer in zip(changed, answers, strict=True)}
+        yield from (worded.get(each.name, each) for each in part)
+
+
+def _worded(compared: ComparedFile, answer: Answer | SpotchangeError) -> ComparedFile:
+    """The model's sentence, if the model sees a change too; the verdict stands, and so does the comparison's sentence
+    where the model has none."""
+    assert compared.result is not None
+    if isinstance(answer, SpotchangeError):
+        warning = f"the model did not word this: {answer.message}"
+        return replace(compared, result=replace(compared.result, warnings=(*compared.result.warnings, warning)))
     worded = answer.result
     if not worded.changed or worded.source == "pixels":
         return compared
@@ -187,6 +220,7 @@ def _in_words(compared: ComparedFile, plan: FolderPlan, captioner: Captioner) ->
         compared.result,
         caption=worded.caption,
         alternatives=worded.alternatives,
+        differences=worded.differences,
         change_type=worded.change_type or compared.result.change_type,
         familiarity=worded.familiarity,
         source=worded.source,

@@ -100,12 +100,14 @@ def _costs(board: Leaderboard) -> Table:
 
 
 def _published(board: Leaderboard) -> Table:
+    rows = [
+        (entry.title, percent(entry.mean(JUDGED_BY)), entry.published) for entry in board.entries if entry.published
+    ]
+    rows += [(row.system, "", row) for row in board.only_published]
     lines = []
-    for entry in board.entries:
-        if entry.published is not None:
-            printed = [entry.published.scores.get(name) for name in METRICS]
-            shown = ["" if value is None else f"{value:.1f}" for value in printed]
-            lines.append(Line([entry.title, percent(entry.mean(JUDGED_BY)), *shown], "published"))
+    for title, ours, row in rows:
+        printed = [row.scores.get(name) for name in METRICS]
+        lines.append(Line([title, ours, *("" if each is None else f"{each:.1f}" for each in printed)], "published"))
     title = "Beside the published numbers (other images, other training)"
     return Table(title, ["", f"ours, {JUDGED_BY}", *METRICS], lines)
 
@@ -196,7 +198,7 @@ def _charts(board: Leaderboard) -> list[str]:
                 {
                     "ours": [100 * (entry.mean(JUDGED_BY) or 0.0) for entry in shown],
                     "published": [
-                        0.0 if entry.published is None else entry.published.scores[JUDGED_BY] for entry in shown
+                        None if entry.published is None else entry.published.scores[JUDGED_BY] for entry in shown
                     ],
                 },
                 unit="percent",

@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 
 from spotchange.evaluation import Evaluation, retrieval_scores
+from spotchange.evaluation.judging.scores import INVENTED, PRECISION, RECALL, RIGHT, Agreement
 from spotchange.evaluation.published_retrieval import PUBLISHED_RULE, published_retrieval
 from spotchange.evaluation.retrieval import CUTOFFS
 from spotchange.evaluation.scorecard import SystemEvaluation
@@ -39,6 +40,7 @@ def tables_of(evaluation: Evaluation) -> list[Table]:
     made = [
         caption_table(evaluation),
         beyond_table(evaluation),
+        judged_table(evaluation),
         comparison_table(evaluation),
         type_table(evaluation),
         cider_by_type_table(evaluation),
@@ -71,6 +73,35 @@ def beyond_table(evaluation: Evaluation) -> Table | None:
         return None
     lines = [*_lines(evaluation.systems, names), _constant_line(evaluation.constant, names)]
     return Table("Beyond the words, in percent", ["", *names], lines)
+
+
+def judged_table(evaluation: Evaluation) -> Table | None:
+    """What a judge says of the captions, and beside every score how far the judge agrees with the checker."""
+    judged = [(system, system.judged) for system in evaluation.systems if system.judged is not None]
+    if not judged:
+        return None
+    names = (RECALL, PRECISION, RIGHT, INVENTED)
+    lines = []
+    for system, found in judged:
+        scores = [found.scores.get(name) for name in names]
+        shown = [*map(percent, scores[:3]), "" if scores[3] is None else f"{scores[3]:.2f}"]
+        lines.append(Line([system.name, *shown, *_agreement(found.agreement)]))
+        ranges = [system.intervals.get(name) if found.scores.get(name) is not None else None for name in names]
+        halves = ["" if each is None else f"±{percent((each[1] - each[0]) / 2)}" for each in ranges[:3]]
+        last = "" if ranges[3] is None else f"±{(ranges[3][1] - ranges[3][0]) / 2:.2f}"
+        sure = found.agreement and found.agreement.interval
+        spread = f"±{percent((sure[1] - sure[0]) / 2)}" if sure else ""
+        lines.append(Line(["  95 % interval", *halves, last, spread, ""], "interval"))
+    checked = ", ".join(str(found.agreement.pairs if found.agreement else 0) for _, found in judged)
+    title = f"Judged by {judged[0][1].judge}, in percent; agrees: with the checker, on {checked} captions"
+    # Few columns, so that the judge's own figures stay beside its scores on a narrow terminal.
+    return Table(title, ["", "recall", "precision", "right", "invented", "agrees", "kappa"], lines)
+
+
+def _agreement(agreement: Agreement | None) -> list[str]:
+    if agreement is None:
+        return ["–", ""]
+    return [percent(agreement.share), "" if agreement.kappa is None else f"{agreement.kappa:.2f}"]
 
 
 def _lines(systems: Iterable[SystemEvaluation], names: list[str]) -> list[Line]:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,74 @@ class Written:
     change_types: dict[str, int]
 
 
+@dataclass(frozen=True, kw_only=True)
+class MadeScene:
+    """A scene as it is written."""
+
+    number: int
+    pictures: tuple[bytes, ...]
+    mask: bytes | None
+    rows: tuple[dict[str, Any], dict[str, Any]]
+    scene: dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SceneWork:
+    """Numbers of scenes to scenes as they are written; here, or in a worker of a cluster."""
+
+    plan: DatasetPlan
+    device: str
+
+    def start(self) -> Callable[[Sequence[int]], Iterator[MadeScene]]:
+        """Ready to draw."""
+        world = World(self.plan.scenes, seed=world_seed(self.plan.seed, self.plan.split), device=self.device)
+        world.check_room()
+        step = _SCENES_AT_ONCE[self.device.partition(":")[0]]
+
+        def scenes(numbers: Sequence[int]) -> Iterator[MadeScene]:
+            with _Pool(min(8, os.cpu_count() or 1)) as pool:
+                for first in range(0, len(numbers), step):
+                    yield from self._make(world, numbers[first : first + step], pool)
+
+        return scenes
+
+    def failed(self, item: int, reason: str) -> MadeScene:
+        """Scenes are all or nothing: a data set has no rows of errors."""
+        raise InputError(f"scene {item}: {reason}", hint="run the same command again to go on")
+
+    def _make(self, world: World, numbers: Sequence[int], pool: ThreadPoolExecutor) -> Iterator[MadeScene]:
+        plan = self.plan
+        drawn = world.scenes(list(numbers))
+        images, ids = draw_pictures(
+            drawn,
+            plan.scenes.look,
+            seed=world.seed,
+            width=plan.width,
+            height=plan.height,
+            quality=plan.quality,
+            device=self.device,
+        )
+        captions = _as_text(write_captions(drawn, seed=world.seed, per_pair=plan.references))
+        batch, pixels, objects = _on_host(drawn), images.cpu().numpy(), ids.cpu().numpy()
+
+        def made(scene: int) -> MadeScene:
+            number = int(batch.scene_id[scene])
+            change, same = scene_rows(batch, scene, object_boxes(objects[scene]), captions[scene], masks=plan.masks)
+            return MadeScene(
+                number=number,
+                pictures=tuple(encode_png(pixels[scene, picture]) for picture in range(len(PICTURE_NAMES))),
+                mask=encode_png(change_mask(batch, scene, objects[scene])) if plan.masks else None,
+                rows=(change.to_dict(), same.to_dict()),
+                scene=scene_json(batch, scene, scene_name(number)),
+            )
+
+        return pool.map(made, range(len(batch)))
+
+
+def _in_process(work: SceneWork, numbers: Sequence[int]) -> Iterator[MadeScene]:
+    return work.start()(numbers)
+
+
 def generate_split(
     plan: DatasetPlan,
     *,
@@ -60,6 +129,7 @@ def generate_split(
     start: int = 0,
     device: str = "cpu",
     on_pairs: Callable[[int], None] = lambda pairs: None,
+    run: Callable[[SceneWork, Sequence[int]], Iterable[MadeScene]] = _in_process,
 ) -> Written:
     """Write scenes `start` to `start + scenes - 1` of a split below `out`; those already there are kept.
 
@@ -70,38 +140,21 @@ def generate_split(
         start: Number of the first scene.
         device: "cpu" or a CUDA device.
         on_pairs: Told how many pairs were finished, as they are.
+        run: Who draws the scenes, in the order of their numbers; by default this process.
     """
-    world = World(plan.scenes, seed=world_seed(plan.seed, plan.split), device=device)
-    world.check_room()
+    World(plan.scenes, seed=world_seed(plan.seed, plan.split), device=device).check_room()
     with one_writer(out / plan.split):
         folder = SplitFolder(out / plan.split, plan)
         numbers = range(start, start + scenes)
         wanted = [number for number in numbers if scene_name(number) not in folder.done]
         damaged = [number for number in numbers if scene_name(number) in folder.done and folder.lacks_pictures(number)]
         on_pairs(2 * (scenes - len(wanted) - len(damaged)))
-        _draw(folder, world, [*damaged, *wanted], device, on_pairs)
+        scenes_made = iter(run(SceneWork(plan=plan, device=device), [*damaged, *wanted]))
+        with _Pool(min(8, os.cpu_count() or 1)) as pool:
+            while made := list(islice(scenes_made, _SCENES_AT_ONCE[device.partition(":")[0]])):
+                folder.add(made, pool)
+                on_pairs(2 * len(made))
         return folder.summary(new_pairs=2 * len(wanted))
-
-
-def _draw(folder: SplitFolder, world: World, wanted: list[int], device: str, on_pairs: Callable[[int], None]) -> None:
-    """Make scenes and add them; those that are there already get their pictures again."""
-    plan, seed = folder.plan, world.seed
-    step = _SCENES_AT_ONCE[device.partition(":")[0]]
-    with _Pool(min(8, os.cpu_count() or 1)) as pool:
-        for first in range(0, len(wanted), step):
-            batch = world.scenes(wanted[first : first + step])
-            images, ids = draw_pictures(
-                batch,
-                plan.scenes.look,
-                seed=seed,
-                width=plan.width,
-                height=plan.height,
-                quality=plan.quality,
-                device=device,
-            )
-            captions = write_captions(batch, seed=seed, per_pair=plan.references)
-            folder.add(_on_host(batch), images.cpu().numpy(), ids.cpu().numpy(), _as_text(captions), pool)
-            on_pairs(2 * len(batch))
 
 
 class SplitFolder:
@@ -118,26 +171,14 @@ class SplitFolder:
         else:
             plan.save(path / PLAN)
 
-    def add(
-        self,
-        batch: SceneBatch,
-        images: np.ndarray,
-        ids: np.ndarray,
-        captions: list[list[list[str]]],
-        pool: ThreadPoolExecutor,
-    ) -> None:
-        """Write pictures and then lines of scenes, given as numpy arrays."""
-        list(pool.map(lambda scene: self._write_pictures(batch, scene, images[scene], ids[scene]), range(len(batch))))
-        rows, scenes = [], []
-        for scene in range(len(batch)):
-            name = scene_name(int(batch.scene_id[scene]))
-            if name in self.done:
-                continue
-            pair = scene_rows(batch, scene, object_boxes(ids[scene]), captions[scene], masks=self.plan.masks)
-            rows += [row.to_dict() for row in pair]
-            scenes.append(scene_json(batch, scene, name))
-            self.done[name] = str(pair[0].change_type)
-        _append((self.path / SCENES, scenes), (self.path / ROWS, rows))
+    def add(self, made: Sequence[MadeScene], pool: ThreadPoolExecutor) -> None:
+        """Write pictures and then lines of scenes; those that are there already get their pictures again."""
+        list(pool.map(self._write_pictures, made))
+        new = [each for each in made if scene_name(each.number) not in self.done]
+        self.done |= {scene_name(each.number): str(each.rows[0]["change_type"]) for each in new}
+        _append(
+            (self.path / SCENES, [each.scene for each in new]), (self.path / ROWS, [r for e in new for r in e.rows])
+        )
 
     def lacks_pictures(self, number: int) -> bool:
         """Whether a picture of a scene is missing or empty, as after a full disk or a copy that was cut short."""
@@ -154,12 +195,11 @@ class SplitFolder:
         counts = {kind: kinds.count(kind) for kind in dict.fromkeys(kinds)} | {"none": len(kinds)}
         return Written(split=self.plan.split, pairs=2 * len(kinds), new_pairs=new_pairs, change_types=counts)
 
-    def _write_pictures(self, batch: SceneBatch, scene: int, images: np.ndarray, ids: np.ndarray) -> None:
-        number = int(batch.scene_id[scene])
-        for picture in range(len(PICTURE_NAMES)):
-            write_bytes(self.path / picture_file(number, picture), encode_png(images[picture]))
-        if self.plan.masks:
-            write_bytes(self.path / mask_file(number), encode_png(change_mask(batch, scene, ids)))
+    def _write_pictures(self, made: MadeScene) -> None:
+        for picture, content in enumerate(made.pictures):
+            write_bytes(self.path / picture_file(made.number, picture), content)
+        if made.mask is not None:
+            write_bytes(self.path / mask_file(made.number), made.mask)
 
     def _repair(self) -> None:
         """Cut both files after the last whole scene, and remember the scenes that stay.

@@ -44,7 +44,7 @@ def patch_shares(ids: Tensor, grid: tuple[int, int]) -> Tensor:
     size = (-(-height // rows), -(-width // columns))
     counts = torch.zeros((len(images), rows * columns, MAX_OBJECTS), dtype=torch.int32, device=ids.device)
     if ids.is_cuda:
-        from spotchange.scenes.patch_labels_cuda import count_on_cuda
+        from spotchange.scenes.launch_cuda import count_on_cuda
 
         count_on_cuda(images, columns, size, counts)
     else:

@@ -90,7 +90,7 @@ class World:
 
     def __init__(self, settings: SceneSettings, *, seed: int, device: str = "cpu") -> None:
         self.settings, self.seed, self.device = settings, seed, device
-        self.judged = self.accepted = 0  # attempts that kept the placement rules, and those of them that could be seen
+        self.tried = self.accepted = 0  # attempts that kept the placement rules, and those of them that could be seen
         self._rules = self._on_device(rules_of(settings))
         self._changes = self._on_device(np.array([CHANGE_TYPES.index(name) for name in settings.changes], np.int8))
         self._slots = self._on_device(np.arange(MAX_OBJECTS))
@@ -118,7 +118,7 @@ class World:
             chosen = kept * at_once + _first_true(accepted[kept])  # as if attempts had been made one by one
             for field in fields(SceneBatch):
                 getattr(result, field.name)[rows[kept]] = getattr(candidates, field.name)[chosen]
-            self.judged, self.accepted = self.judged + len(fitted), self.accepted + int(accepted.sum())
+            self.tried, self.accepted = self.tried + len(fitted), self.accepted + int(accepted.sum())
             rest = _positions(~done)
             last = attempts.reshape(-1, at_once)[rest, -1]
             starts = starts[rest] + at_once * limit
@@ -139,7 +139,7 @@ class World:
             raise _no_room()
 
     def draw(self, numbers: Any, starts: Any, *, at_once: int = 1, limit: int = MAX_ATTEMPTS) -> tuple[SceneBatch, Any]:
-        """Candidates that keep the placement rules, `at_once` rows a scene, not yet judged by what can be seen.
+        """Candidates that keep the placement rules, `at_once` rows a scene, not yet selected by what can be seen.
 
         Args:
             numbers: int64 (S,) on the world's device.
@@ -159,7 +159,7 @@ class World:
         if self.device == "cpu":
             _draw_on_cpu(*arguments)
         else:
-            from spotchange.scenes.sampler_cuda import draw_on_cuda
+            from spotchange.scenes.launch_cuda import draw_on_cuda
 
             draw_on_cuda(*arguments)
         return candidates, attempts

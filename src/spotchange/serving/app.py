@@ -1,9 +1,10 @@
-"""Puts the parts together: API, page and the door in front of them."""
+"""Puts the parts together: API, page and the gateway in front of them."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,6 @@ from spotchange import __version__
 from spotchange.answering import Answerer
 from spotchange.serving.api import answers, problems
 from spotchange.serving.api.answers import Answering
-from spotchange.serving.api.docs import docs_page
 from spotchange.serving.api.routes import caption_router, health_router, known_parameters, models_router
 from spotchange.serving.api.schemas import NamedPairIn, ProblemOut
 from spotchange.serving.api.uploads import Decoder
@@ -24,7 +24,7 @@ from spotchange.serving.engine.queue import Batcher
 from spotchange.serving.engine.workers import Workers
 from spotchange.serving.guard import App, Guard
 from spotchange.serving.page.disguise import Disguise
-from spotchange.serving.page.door import PageDoor
+from spotchange.serving.page.gateway import PageGateway
 from spotchange.serving.page.sweeping import KEPT_SECONDS, Sweeper
 from spotchange.serving.settings import ServerSettings
 
@@ -62,7 +62,7 @@ class Service:
             self.stop_page = framework.stop_event.set
             page = self.page if page_files is None else Disguise(self.page, page_files)
             self.sweeper = _sweeper(page_files, settings)
-            page = PageDoor(
+            page = PageGateway(
                 page,
                 framework=framework,
                 key_needed=settings.api_key is not None,
@@ -139,3 +139,24 @@ def _describe(api: FastAPI, *, key_needed: bool) -> None:
         return description
 
     api.openapi = openapi  # type: ignore[method-assign]
+
+
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>spotchange API</title></head><body>
+<h1>spotchange API</h1>
+<p>{about} The whole description, for tools that read OpenAPI: <a href="openapi.json">openapi.json</a>.</p>
+<table><thead>
+<tr><th scope="col">Route</th><th scope="col">What it does</th><th scope="col">Parameters</th></tr></thead>
+<tbody>{rows}</tbody></table></body></html>
+"""
+
+
+def docs_page(description: dict[str, Any]) -> str:
+    """`/docs`: one row per route of an OpenAPI description, without a script from anywhere."""
+    rows = []
+    for path, methods in description["paths"].items():
+        for method, route in methods.items():
+            parameters = ", ".join(str(each["name"]) for each in route.get("parameters", ()))
+            cells = (f"{method.upper()} {path}", route.get("description") or route.get("summary", ""), parameters)
+            rows.append("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>")
+    return _PAGE.format(about=escape(description["info"].get("description", "")), rows="".join(rows))

@@ -1,4 +1,4 @@
-"""The door in front of everything: host names, the key, the size of bodies, security headers, and the meter."""
+"""The gateway in front of everything: host names, the key, the size of bodies, security headers, and the meter."""
 
 from __future__ import annotations
 

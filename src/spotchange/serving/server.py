@@ -94,6 +94,7 @@ def _serve(
     from PIL import Image
 
     from spotchange.answering import CaptionOptions, ImagePair, build_answerer
+    from spotchange.answering.gate import GatedAnswerer
     from spotchange.serving.app import Service
     from spotchange.serving.connections import ImpatientProtocol
 
@@ -105,7 +106,11 @@ def _serve(
     answerer = build_answerer(model, options)
     # A first look finds a model that cannot compute here, and makes the first request as quick as the others.
     gray, red = (Image.new("RGB", (64, 64), color) for color in ("gray", "red"))
-    answerer.answer([ImagePair.of(gray, red)], CaptionOptions())
+    (first,) = answerer.answer([ImagePair.of(gray, red)], CaptionOptions())
+    if isinstance(first, Exception):
+        log.warning("the model did not answer a first question: %s", first)
+    if isinstance(answerer, GatedAnswerer):
+        answerer.load()
     service = Service(answerer, settings, page_files=folder)
     config = uvicorn.Config(
         service.app,

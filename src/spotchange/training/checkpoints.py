@@ -8,11 +8,10 @@ from typing import Any
 
 import torch
 
-from spotchange.errors import InputError, ModelError
+from spotchange.errors import ModelError
 from spotchange.files import new_folder, recover_folder
 
 STATE_FILE = "training_state.pt"
-LAST, BEST = "last", "best"
 
 
 def replace_folder(target: Path, fill: Callable[[Path], None]) -> None:
@@ -24,11 +23,7 @@ def replace_folder(target: Path, fill: Callable[[Path], None]) -> None:
 
 def save_state(folder: Path, state: dict[str, Any]) -> None:
     """Write what resuming needs beside the model's files."""
-    try:
-        torch.save(state, folder / STATE_FILE)
-    except RuntimeError as error:  # torch's own writer says so of a full disk
-        reason = " ".join(str(error).split())[:200]
-        raise InputError(f"cannot write {folder / STATE_FILE}: {reason}", hint="is the disk full?") from error
+    torch.save(state, folder / STATE_FILE)
 
 
 def load_state(folder: Path) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from spotchange.config.training import LogSettings
 from spotchange.errors import MissingExtraError
 from spotchange.files import load_json
+from spotchange.metrics import METRICS
+
+
+def readable(name: str, value: float) -> str:
+    """A number for people: caption metrics times 100, as in papers and in every table; JSON keeps them as they are."""
+    return f"{100 * value:.1f}" if name in METRICS else f"{value:.4f}"
 
 
 class RunLog:
@@ -42,7 +49,7 @@ class RunLog:
             TimeElapsedColumn(),
             TimeRemainingColumn(),
             console=Console(stderr=True, highlight=False),
-            disable=not sys.stderr.isatty(),
+            disable=not (sys.stderr.isatty() or _notebook_shows_bars()),
         )
         self._task = self._progress.add_task("training", total=steps, completed=start, note="")
         self._progress.start()
@@ -60,7 +67,9 @@ class RunLog:
     def validation(self, values: dict[str, Any]) -> None:
         """One line about the held-out pairs."""
         self._write("validation", values)
-        shown = "  ".join(f"{name} {value:.4f}" for name, value in values.items() if isinstance(value, float))
+        shown = "  ".join(
+            f"{name} {readable(name, value)}" for name, value in values.items() if isinstance(value, float)
+        )
         self.say(f"step {values['step']}  validation  {shown}")
 
     def event(self, what: str, **values: Any) -> None:
@@ -89,6 +98,11 @@ class RunLog:
             for name, value in values.items():
                 if isinstance(value, float):
                     self._tensorboard.add_scalar(f"{kind}/{name}", value, values["step"])
+
+
+def _notebook_shows_bars() -> bool:
+    """rich draws them with ipywidgets; without, lines are printed as into any file."""
+    return Console().is_jupyter and find_spec("ipywidgets") is not None
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,20 +18,30 @@ from torch import Tensor
 from spotchange.config.training import Recipe
 from spotchange.errors import ConfigError, ModelError
 from spotchange.files import recover_folder, write_text
-from spotchange.models.weights.folder import read_weights
+from spotchange.models.weights.description import BEST, LAST
 from spotchange.training import distributed
-from spotchange.training.checkpoints import BEST, LAST, load_state, replace_folder, save_state
+from spotchange.training.checkpoints import load_state, replace_folder, save_state
 from spotchange.training.compilation import compile_regions
-from spotchange.training.ema import WeightAverage
 from spotchange.training.log import RunLog
 from spotchange.training.objectives.base import Objective
-from spotchange.training.optimizers import build_optimizer, rate_factor, set_rates
-from spotchange.training.randomness import random_state, restore_random_state
+from spotchange.training.optimizers import WeightAverage, build_optimizer, rate_factor, set_rates
+from spotchange.training.randomness import random_state, restore_random_state, seed_everything
 from spotchange.training.sources.interface import Batches
 from spotchange.training.stopping import StopRequest
 from spotchange.training.validation import Selection, Validator
 
 CAPTIONS = "captions.jsonl"
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageParts:
+    """What a stage is made of."""
+
+    objective: Objective
+    source: Batches
+    validator: Validator | None
+    tester: Validator | None
+    save_model: Callable[[Path], None]
 
 
 class Trainer:
@@ -95,6 +106,8 @@ class Trainer:
         self.finished = self.step >= self.stage.steps
         stopping = self.finished
         self.parallel.train()
+        if self.stage.compile and not stopping:
+            log.say("compiling graphs; the first steps take longer")
         while not stopping:
             set_rates(self.optimizer, rate_factor(self._progress(), self.recipe.schedule))
             values = self._update()
@@ -155,11 +168,11 @@ class Trainer:
 
     def _evaluate(self, log: RunLog) -> None:
         if self.validator is None:
-            better = True  # nothing to judge by: the newest is the best
+            better = True  # nothing to select by: the newest is the best
         else:
             kept = random_state(self.accelerator.device)  # validating must not change what training draws
             with self._averaged(), self._autocast(), self._uncompiled():
-                results = self.validator.judge(self.objective)
+                results = self.validator.evaluate(self.objective)
             self.parallel.train()
             restore_random_state(kept, self.accelerator.device)
             log.validation({"step": self.step, **results})
@@ -173,11 +186,10 @@ class Trainer:
         self.accelerator.wait_for_everyone()
 
     def _test(self, log: RunLog, tester: Validator) -> None:
-        """Judge the best checkpoint on pairs that nothing was chosen by; the run has ended."""
-        state = read_weights(self.out / BEST)
-        self.objective.model.load_state_dict({name: value.float() for name, value in state.items()})
+        """Evaluate the best checkpoint on pairs that nothing was chosen by; the run has ended."""
+        self.objective.take_weights(self.out / BEST)
         with self._autocast(), self._uncompiled():
-            results = tester.judge(self.objective)
+            results = tester.evaluate(self.objective)
         log.event("test", step=self.selection.best_step, **results)
 
     def _save(self, values: dict[str, Tensor]) -> None:
@@ -206,12 +218,6 @@ class Trainer:
 
     def _restore(self, state: dict[str, Any]) -> None:
         rank = self.accelerator.process_index
-        if len(state["random"]) != distributed.count():
-            raise ConfigError(
-                f"the run was saved by {len(state['random'])} processes and cannot go on exactly with "
-                f"{distributed.count()}",
-                hint="use as many, or start a new run with stage.start_from",
-            )
         if (state["average"] is None) != (self.average is None):
             raise ConfigError("stage.ema was switched on or off since the run was saved")
         try:
@@ -223,8 +229,12 @@ class Trainer:
             self.average.load_state_dict(state["average"])
         self.selection.load_state_dict(state["selection"])
         self.step, self.elapsed = state["step"], state["elapsed"]
-        self.source.load_state_dict(state["sources"][rank])
-        restore_random_state(state["random"][rank], self.accelerator.device)
+        # Where the data stand is counted over all processes, so any state holds for any number of them.
+        self.source.load_state_dict(state["sources"][0])
+        if len(state["random"]) == distributed.count():
+            restore_random_state(state["random"][rank], self.accelerator.device)
+        else:  # the same pairs follow; only dropout and augmentation are drawn otherwise
+            seed_everything(self.recipe.seed + self.step, rank)
 
     def _progress(self) -> float:
         """How much of the plan is done: by steps or by minutes, whichever is further."""

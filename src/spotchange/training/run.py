@@ -10,12 +10,16 @@ from accelerate import Accelerator, DistributedDataParallelKwargs
 from safetensors.torch import load_file, save_file
 
 from spotchange.config.training import Recipe
+from spotchange.config.vlm import ChatModelSettings
 from spotchange.errors import ConfigError, InputError
-from spotchange.files import recover_folder
+from spotchange.files import recover_folder, write_text
 from spotchange.models.clip4idc import Clip4idc
+from spotchange.models.hub.card import FIGURES, README, new_card, with_figures
+from spotchange.models.weights.description import BEST, LAST
 from spotchange.models.weights.folder import LoadedModel, save_model
-from spotchange.training.checkpoints import LAST
-from spotchange.training.loop import Trainer
+from spotchange.training.chat import chat_parts
+from spotchange.training.log import read_log
+from spotchange.training.loop import StageParts, Trainer
 from spotchange.training.objectives.base import Objective
 from spotchange.training.objectives.build import build_objective
 from spotchange.training.randomness import seed_everything
@@ -39,7 +43,29 @@ def run_stage(
         raise InputError(f"{out} holds no run to resume", hint="start without --resume")
     trainer = prepare(recipe, out=out, device=device)
     summary = trainer.run(resume=resume, stop=stop or StopRequest())
-    return summary if trainer.accelerator.is_main_process else None
+    if not trainer.accelerator.is_main_process:
+        return None
+    if summary["finished"] and (out / BEST).is_dir():
+        _write_card(out, recipe, summary["best_step"])
+    return summary
+
+
+def _write_card(out: Path, recipe: Recipe, best_step: int) -> None:
+    """A README for the best checkpoint, with what training measured of it."""
+    pairs = {"validation": recipe.validation.pairs, "test": recipe.validation.test_pairs}
+    measured = [
+        (f"{line['kind']} of {recipe.name} (at most {pairs[line['kind']]:,} pairs)", name, value)
+        for line in read_log(out / "log.jsonl")
+        if line["kind"] in pairs and line.get("step") == best_step
+        for name, value in line.items()
+        if isinstance(value, float) and name != "seconds"
+    ]
+    readme = out / BEST / README
+    if isinstance(recipe.model, ChatModelSettings):  # it has one, for the hub wants to know its base
+        text = with_figures(readme.read_text(encoding="utf-8").partition(FIGURES)[0], measured)
+    else:
+        text = new_card(out / BEST, name=recipe.name, measured=measured)
+    write_text(readme, text)
 
 
 def prepare(recipe: Recipe, *, out: Path, device: str = "auto", validate: bool = True) -> Trainer:
@@ -49,6 +75,15 @@ def prepare(recipe: Recipe, *, out: Path, device: str = "auto", validate: bool =
         raise ConfigError("stage.precision bf16 needs a GPU", hint="--set stage.precision=fp32")
     torch.compiler.reset()  # graphs of an earlier run in this process would count against this one's limit
     seed_everything(recipe.seed, 0)  # every process begins with the same weights
+    make = chat_parts if isinstance(recipe.model, ChatModelSettings) else _parts
+    parts = make(recipe, accelerator, validate=validate)
+    parts.objective.to(accelerator.device)
+    seed_everything(recipe.seed, accelerator.process_index)  # and draws its own dropout
+    return Trainer(recipe, accelerator=accelerator, out=out, **vars(parts))
+
+
+def _parts(recipe: Recipe, accelerator: Accelerator, *, validate: bool) -> StageParts:
+    """A model of ours, its data, its objective and how it is judged."""
     start = start_model(recipe)
     run = run_context(
         recipe,
@@ -70,16 +105,12 @@ def prepare(recipe: Recipe, *, out: Path, device: str = "auto", validate: bool =
     objective.to(accelerator.device)
     if accelerator.device.type == "cuda":
         _tune_for_cuda(objective)
-    seed_everything(recipe.seed, accelerator.process_index)  # and draws its own dropout
-    return Trainer(
-        recipe,
-        accelerator=accelerator,
+    return StageParts(
         objective=objective,
         source=source,
         validator=_validator(held_out_pairs(recipe, run), start, recipe) if validate else None,
         tester=_validator(final_pairs(recipe, run), start, recipe) if validate else None,
         save_model=lambda folder: _save(folder, objective, start, recipe),
-        out=out,
     )
 
 
@@ -96,6 +127,7 @@ def _accelerator(device: str) -> Accelerator:
 def _tune_for_cuda(objective: Objective) -> None:
     torch.set_float32_matmul_precision("high")  # TF32 for what autocast leaves in fp32
     torch.backends.cudnn.benchmark = True  # shapes never change
+    torch.backends.cudnn.benchmark_limit = 2  # of ten ways a convolution; trying all took up to a minute
     objective.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
 

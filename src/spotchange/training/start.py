@@ -22,7 +22,7 @@ from spotchange.models.build import build_model, preprocessor_for, settings_for
 from spotchange.models.vision.preprocess import Preprocessor
 from spotchange.models.weights.bundled import BUNDLED, bundled_folder
 from spotchange.models.weights.folder import LoadedModel, load_model
-from spotchange.models.weights.imports import import_model
+from spotchange.models.weights.published.importing import import_model
 from spotchange.models.weights.transfer import refit, take_weights
 from spotchange.training.sources.build import pairs_of
 
@@ -72,7 +72,7 @@ class Start:
 def start_model(recipe: Recipe) -> Start:
     """The model of a recipe, on the CPU; random weights come from torch's generator as it stands."""
     if recipe.stage.start_from is None:
-        assert recipe.model is not None  # the recipe was checked
+        assert isinstance(recipe.model, ModelSettings)  # the recipe was checked
         tokenizer = _with_new_words(_tokenizer_for(recipe.model), recipe)
         settings = settings_for(recipe.model, tokenizer)
         return Start(
@@ -82,7 +82,8 @@ def start_model(recipe: Recipe) -> Start:
             preprocessor=preprocessor_for(settings),
         )
     loaded = _read(recipe.stage.start_from)
-    return _go_on(loaded, recipe.model, _with_new_words(loaded.tokenizer, recipe), recipe.stage.start_parts)
+    wanted = recipe.model if isinstance(recipe.model, ModelSettings) else None
+    return _go_on(loaded, wanted, _with_new_words(loaded.tokenizer, recipe), recipe.stage.start_parts)
 
 
 def _told_words(model: nn.Module, tokenizer: Tokenizer) -> nn.Module:
@@ -139,6 +140,6 @@ def _tokenizer_for(settings: ModelSettings) -> Tokenizer:
         return build_tokenizer()
     if settings.heads.nouns:
         return everyday_tokenizer()
-    from spotchange.models.weights.clip_tokenizer import clip_tokenizer
+    from spotchange.models.weights.published.clip_tokenizer import clip_tokenizer
 
     return clip_tokenizer()

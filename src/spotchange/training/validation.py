@@ -73,7 +73,7 @@ SHOWN = ("BLEU-4", "ROUGE-L", "CIDEr-D")
 
 
 class Validator:
-    """Judges an objective on the held-out pairs."""
+    """Evaluates an objective on the held-out pairs."""
 
     def __init__(self, held_out: HeldOut, *, decode: Callable[[list[int]], str], max_words: int) -> None:
         self.held_out = held_out
@@ -84,7 +84,7 @@ class Validator:
         """Of the last validation: every pair's caption with its references, kind of change and, if known, its truth."""
 
     @torch.no_grad()
-    def judge(self, objective: Objective) -> dict[str, float]:
+    def evaluate(self, objective: Objective) -> dict[str, float]:
         """Numbers by name; all of them means over the held-out pairs."""
         objective.eval()
         results = self._losses(objective)
@@ -92,7 +92,7 @@ class Validator:
             results |= self._retrieval(objective)
         if objective.speaks:
             # In full precision: users decode with fp32 weights, and a rounded score must not choose another word.
-            with torch.autocast(self.held_out.batches[0].before.device.type, enabled=False):
+            with torch.autocast(self.held_out.batches[0].change_type.device.type, enabled=False):
                 results |= self._captions(objective)
         return results
 
@@ -127,17 +127,22 @@ class Validator:
             "text_R@10": float((to_pair < 10).float().mean()),
         }
 
+    def say(self, objective: Objective, batch: Any) -> tuple[list[str], Tensor | None]:
+        """What the model says of each pair, and its change head's answers where it has one."""
+        state = objective.encode(batch.before, batch.after)
+        generated = objective.model.generate(state, self.options)
+        captions = [self.decode(ids) for ids in generated.ids[:, 0].tolist()]
+        return captions, objective.model.change_logits(state)
+
     def _captions(self, objective: Objective) -> dict[str, float]:
         captions: list[str] = []
         kinds_right, changed_right = [], []
         for batch in self.held_out.batches:
-            state = objective.encode(batch.before, batch.after)
-            generated = objective.model.generate(state, self.options)
-            captions += [self.decode(ids) for ids in generated.ids[:, 0].tolist()]
-            logits = objective.model.change_logits(state)
+            sentences, logits = self.say(objective, batch)
+            captions += sentences
             if logits is not None:
                 kinds, known = logits.argmax(dim=-1), batch.change_type >= 0
-                if logits.shape[-1] > 2:  # else it judges whether there is a change, not which
+                if logits.shape[-1] > 2:  # else it classifies whether there is a change, not which
                     kinds_right.append((kinds == batch.change_type)[known])
                 changed_right.append(((kinds != 0) == (batch.change_type != 0))[known])
         if self._scorer is None:

@@ -1,88 +1,167 @@
-"""`vlm:` models: a tiny LLaVA built here, saved, loaded by its folder and asked. What it writes means nothing."""
+"""`vlm:` models: tiny checkpoints of eight families, built here, saved, loaded by their folders and asked."""
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from PIL import Image
-from tokenizers import Tokenizer, models, pre_tokenizers
+from tiny_families import FAMILIES, REPLY, llava, teach
 
 from spotchange.answering import ImagePair
-from spotchange.answering.interface import CaptionOptions
+from spotchange.answering.interface import Answer, CaptionOptions
 from spotchange.answering.vlm.build import build_vlm
+from spotchange.config.prompts import load_prompt
+from spotchange.data import Row
 from spotchange.errors import ModelError, ReplyError
-from spotchange.models.weights.transformers_import import import_transformers
+from spotchange.evaluation.judging.judge import Judge
+from spotchange.evaluation.predictions import Output
 
-WORDS = ("<pad>", "<s>", "</s>", "<unk>", "<image>", "yes", "no", "a", "the", "mug", "is", "gone", "USER", "ASSISTANT")
-TEMPLATE = (
-    "{% for m in messages %}{{ m['role']|upper }} {% for c in m['content'] %}"
-    "{% if c['type'] == 'image' %}<image> {% else %}{{ c['text'] }} {% endif %}{% endfor %}{% endfor %}"
-    "{% if add_generation_prompt %}ASSISTANT {% endif %}"
-)
+QUIET = {"no_cache": "true", "max_new_tokens": "4"}
 
-REPLY = '{"changed": true, "caption": "the mug is gone"}'
+
+def pairs() -> list[ImagePair]:
+    red, green, blue = (
+        Image.new("RGB", size, color) for size, color in (((40, 30), "red"), ((56, 56), "green"), ((28, 40), "blue"))
+    )
+    return [ImagePair.of(red, blue), ImagePair.of(green, blue), ImagePair.of(blue, red)]
+
+
+def build(name: str, folder: Path, **options: str) -> Any:
+    import torch
+
+    torch.manual_seed(0)
+    FAMILIES[name](folder)
+    taught = build_vlm(f"vlm:{folder}", QUIET, device="cpu")
+    questions = [
+        taught._question(pair, answer)  # type: ignore[arg-type]
+        for pair, answer in zip(pairs(), [None] * 3, strict=True)
+    ]
+    teach(taught.asker.model, questions, folder)  # type: ignore[arg-type]
+    return build_vlm(f"vlm:{folder}", QUIET | options, device="cpu")
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    import torch
-
-    library: Any = import_transformers()
-    words = Tokenizer(models.WordLevel({word: place for place, word in enumerate(WORDS)}, unk_token="<unk>"))
-    words.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer = library.PreTrainedTokenizerFast(
-        tokenizer_object=words, pad_token="<pad>", bos_token="<s>", eos_token="</s>", unk_token="<unk>",
-        additional_special_tokens=["<image>"],
-    )  # fmt: skip
-    small = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
-    vision = library.CLIPVisionConfig(image_size=28, patch_size=14, projection_dim=16, **small)
-    text = library.LlamaConfig(
-        vocab_size=len(WORDS), num_key_value_heads=2, pad_token_id=0, bos_token_id=1, eos_token_id=2, **small
-    )
-    torch.manual_seed(0)
-    settings = library.LlavaConfig(vision_config=vision, text_config=text, image_token_index=4)
-    images = library.CLIPImageProcessorPil(size={"shortest_edge": 28}, crop_size={"height": 28, "width": 28})
-    processor = library.LlavaProcessor(
-        image_processor=images, tokenizer=tokenizer, patch_size=14, vision_feature_select_strategy="default",
-        chat_template=TEMPLATE, num_additional_image_tokens=1,
-    )  # fmt: skip
     path = tmp_path_factory.mktemp("vlm") / "tiny-llava"
-    library.LlavaForConditionalGeneration(settings).save_pretrained(path)
-    processor.save_pretrained(path)
+    build("llava", path)
     return path
 
 
-def pairs() -> list[ImagePair]:
-    red, green, blue = (Image.new("RGB", (40, 30), color) for color in ("red", "green", "blue"))
-    return [ImagePair.of(red, blue), ImagePair.of(green, blue)]
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_family_answers_every_pair_and_scores_it(name: str, tmp_path: Path) -> None:
+    answerer = build(name, tmp_path / name, batch_size="2", score="true")
+    answers = answerer.answer(pairs(), CaptionOptions(threshold=0.0))
+    assert [type(each) for each in answers] == [Answer] * 3
+    for answer in answers:
+        assert (answer.result.caption, answer.result.changed) == ("the mug is gone", True)
+        assert 0 < answer.result.change_score < 1
+        assert answer.result.regions
+    assert (answerer.usage.asked, answerer.usage.failed) == (6, 0)
+    assert answerer.usage.reply_tokens == 3 * 2 + 3  # the reply, its end; yes or no
+    assert answerer.usage.prompt_tokens > 6 * 300
 
 
-def test_every_pair_is_asked_and_nonsense_is_an_error_row(folder: Path) -> None:
-    answerer = build_vlm(f"vlm:{folder}", {"no_cache": "true", "max_new_tokens": "4", "batch_size": "2"}, device="cpu")
+def test_torchvision_is_not_needed_and_a_hub_model_is_pinned_to_its_commit(folder: Path, tmp_path: Path) -> None:
+    """In a fresh interpreter, because torchvision is hidden and the hub's cache another: a branch names a commit."""
+    commit = "0123456789abcdef0123456789abcdef01234567"
+    kept = tmp_path / "hub" / "models--someone--tiny"
+    shutil.copytree(folder, kept / "snapshots" / commit)
+    (kept / "refs").mkdir()
+    (kept / "refs" / "main").write_text(commit)
+    FAMILIES["qwen2_5_vl"](tmp_path / "qwen")
+    program = f"""if True:
+        import sys
+        sys.modules["torchvision"] = None
+        from spotchange.answering.vlm.build import build_vlm
+        build_vlm("vlm:{tmp_path / "qwen"}", {{"no_cache": "true"}}, device="cpu")
+        print(build_vlm("vlm:someone/tiny", {{"no_cache": "true"}}, device="cpu").signature)
+        assert sys.modules["torchvision"] is None
+    """
+    environment = os.environ | {"HF_HUB_CACHE": str(tmp_path / "hub"), "HF_HUB_OFFLINE": "1"}
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, env=environment)
+    assert done.stdout.startswith("someone/tiny@0123456789ab+")
+
+
+def test_nonsense_is_an_error_row(tmp_path: Path) -> None:
+    llava(tmp_path)  # not taught
+    answerer = build_vlm(f"vlm:{tmp_path}", QUIET | {"batch_size": "2"}, device="cpu")
     outcomes = answerer.answer(pairs(), CaptionOptions())
-    assert [type(each) for each in outcomes] == [ReplyError, ReplyError]
-    assert "not JSON" in outcomes[0].message  # type: ignore[union-attr]
-    assert answerer.tokens["asked"] == 2
-    assert answerer.tokens["reply"] > 0
+    assert [type(each) for each in outcomes] == [ReplyError] * 3
+    assert "cut off" in outcomes[0].message  # type: ignore[union-attr]
+    assert answerer.usage.reply_tokens == 3 * 4
 
 
-def test_a_reply_that_can_be_read_becomes_an_answer_with_a_score(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    answerer = build_vlm(f"vlm:{folder}", {"no_cache": "true", "max_new_tokens": "4", "score": "true"}, device="cpu")
-    generate = answerer.model._generate  # type: ignore[attr-defined]
+def test_a_pair_that_breaks_a_batch_costs_no_other_its_answer(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answerer = build_vlm(f"vlm:{folder}", QUIET | {"batch_size": "3"}, device="cpu")
+    model: Any = answerer.asker.model
+    generate = model._generate
 
-    def readable(questions: Any) -> Any:
-        from dataclasses import replace
+    def fails_on_green(questions: Any) -> Any:
+        if any(question.turn.images[0].size == (56, 56) for question in questions):
+            raise RuntimeError("out of memory")
+        return generate(questions)
 
-        said = generate(questions)
-        return [each if each.yes_probability is not None else replace(each, text=REPLY) for each in said]
+    monkeypatch.setattr(model, "_generate", fails_on_green)
+    outcomes = answerer.answer(pairs(), CaptionOptions())
+    assert [type(each) for each in outcomes] == [Answer, ReplyError, Answer]
+    assert "out of memory" in outcomes[1].message  # type: ignore[union-attr]
 
-    monkeypatch.setattr(answerer.model, "_generate", readable)
-    for answer in answerer.answer(pairs(), CaptionOptions(threshold=0.0)):
-        assert answer.result.caption == "the mug is gone"  # type: ignore[union-attr]
-        assert 0 < answer.result.change_score < 1  # type: ignore[union-attr]
-        assert answer.result.changed  # type: ignore[union-attr]
+
+def test_a_folder_trained_further_has_another_signature(folder: Path, tmp_path: Path) -> None:
+    copy = tmp_path / folder.name
+    shutil.copytree(folder, copy)
+    same = build_vlm(f"vlm:{copy}", QUIET, device="cpu").signature
+    assert same == build_vlm(f"vlm:{folder}", QUIET, device="cpu").signature
+    llava(copy)
+    assert build_vlm(f"vlm:{copy}", QUIET, device="cpu").signature != same
+
+
+def test_a_template_without_a_system_turn(folder: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "strict"
+    shutil.copytree(folder, copy)
+    template = copy / "chat_template.jinja"
+    refusal = "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system turns') }}{% endif %}"
+    template.write_text(refusal + template.read_text())
+    answerer = build_vlm(f"vlm:{copy}", QUIET, device="cpu")
+    assert all("no system" not in getattr(each, "message", "") for each in answerer.answer(pairs(), CaptionOptions()))
+    assert answerer.usage.failed == 0
+
+
+def test_a_folder_that_says_what_it_was_trained_to_be_asked_is_asked_that(folder: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "trained"
+    shutil.copytree(folder, copy)
+    (copy / "prompt.yaml").write_text(load_prompt("plain").to_yaml())
+    answerer = build_vlm(f"vlm:{copy}", QUIET, device="cpu")
+    assert answerer.prompt.signature.startswith("plain.v1@")
+    assert build_vlm(f"vlm:{copy}", QUIET | {"prompt": "sentence"}, device="cpu").prompt.signature == "sentence.v1"
+
+
+def test_a_local_model_reads_text_alone_as_a_judge(folder: Path) -> None:
+    judge = Judge.load(f"vlm:{folder}", {"no_cache": "true", "max_new_tokens": "4"}, device="cpu")
+    row = Row(id="a", before_file_name="b", after_file_name="a", captions=("x",), differences=("the mug is gone",))
+    (outcome,) = judge.match([row], [Output(caption="the mug is gone", changed=True, change_type=None)])
+    assert isinstance(outcome, ReplyError)  # it was taught another reply
+    assert "failed on this pair" not in outcome.message
+    assert judge.usage.prompt_tokens > 500
+
+
+def test_code_of_a_checkpoint_does_not_run_unless_asked(folder: Path, tmp_path: Path) -> None:
+    copy, proof = tmp_path / "remote", tmp_path / "ran"
+    shutil.copytree(folder, copy)
+    (copy / "mine.py").write_text(f"open({str(proof)!r}, 'w').write('ran')\nclass Mine: ...\n")
+    config = json.loads((copy / "config.json").read_text())
+    mine = {"AutoConfig": "mine.Mine", "AutoModelForImageTextToText": "mine.Mine"}
+    (copy / "config.json").write_text(json.dumps(config | {"model_type": "mine", "auto_map": mine}))
+    with pytest.raises(ModelError, match="contains custom code"):
+        build_vlm(f"vlm:{copy}", QUIET, device="cpu")
+    assert not proof.exists()
 
 
 def test_other_weights_than_safetensors_are_refused(tmp_path: Path) -> None:
@@ -95,3 +174,10 @@ def test_a_folder_that_is_no_model_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").write_bytes(b"")
     with pytest.raises(ModelError, match="cannot load"):
         build_vlm(f"vlm:{tmp_path}", {"no_cache": "true"}, device="cpu")
+
+
+def test_the_reply_is_one_token() -> None:
+    """What the helper counts on."""
+    from tiny_families import tokenizer
+
+    assert len(tokenizer(["<image>"]).encode(REPLY, add_special_tokens=False)) == 1

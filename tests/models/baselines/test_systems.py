@@ -36,8 +36,8 @@ def small(name: str, **more: object) -> System:
     kind = SYSTEMS[name]
     known = set(inspect.signature(kind).parameters)
     torch.manual_seed(3)
-    sizes = {key: value for key, value in (SMALL | more).items() if key in known}
-    system = kind(channels=CHANNELS, grid=GRID, vocabulary=len(TOKENS), **sizes)
+    sizes = {key: value for key, value in ({"grid": GRID} | SMALL | more).items() if key in known}
+    system = kind(channels=CHANNELS, vocabulary=len(TOKENS), **sizes)
     system.take_words(list(TOKENS))
     return system
 
@@ -66,6 +66,21 @@ def test_words_one_by_one_are_words_all_at_once(name: str) -> None:
             torch.testing.assert_close(
                 scores.log_softmax(-1)[long_enough], expected.log_softmax(-1)[long_enough], atol=1e-4, rtol=1e-4
             )
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_a_pair_alone_is_read_as_in_company(name: str) -> None:
+    """On an odd grid, with a sentence of an odd length, and neighbours whose longer sentences pad it."""
+    grid = (3, 5)
+    system = small(name, grid=grid).eval()
+    generator = torch.Generator().manual_seed(6)
+    before, after = (torch.rand(PAIRS, grid[0] * grid[1], CHANNELS, generator=generator) for _ in range(2))
+    with torch.inference_mode():
+        company = system.read(system.look(before, after), IDS, IDS != 0)["logits"]
+        for row, length in ((0, 5), (2, 3)):
+            pair, ids = slice(row, row + 1), IDS[row : row + 1, :length]
+            alone = system.read(system.look(before[pair], after[pair]), ids, ids != 0)["logits"]
+            torch.testing.assert_close(alone, company[pair, :length], atol=1e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize("name", SYSTEMS)

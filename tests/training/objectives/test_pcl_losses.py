@@ -9,10 +9,16 @@ import torch
 import torch.nn.functional as F
 
 from spotchange.models.pcl_heads import ClassHeads
-from spotchange.training.objectives.fda import alignment_loss
-from spotchange.training.objectives.fgvc import class_contrast, class_losses
-from spotchange.training.objectives.mlm import HiddenWords, hide_words, word_loss
-from spotchange.training.objectives.mvcl import cell_loss, hide_cells
+from spotchange.training.objectives.pcl_losses import (
+    HiddenWords,
+    alignment_loss,
+    cell_loss,
+    class_contrast,
+    class_losses,
+    hide_cells,
+    hide_words,
+    word_loss,
+)
 
 BEGIN, END, PAD, MASK = 1, 2, 0, 4
 
@@ -140,3 +146,7 @@ def test_classes_give_three_losses() -> None:
     matched = F.cross_entropy(heads.match(together.flatten(1)), torch.tensor([1, 0]))
     assert parts[1] == pytest.approx(float(named.detach()), rel=1e-6)
     assert parts[2] == pytest.approx(float(matched.detach()), rel=1e-6)
+    best = heads.classify(alone).argmax(dim=-1)
+    one_wrong = best.clone()
+    one_wrong[0, 1] = (best[0, 1] + 1) % 3
+    assert float(class_losses(heads, alone, together, one_wrong, margin=0.4)["class_accuracy"]) == 0.75

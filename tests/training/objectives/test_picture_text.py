@@ -14,7 +14,7 @@ from spotchange.language.vocabulary import build_tokenizer
 from spotchange.models.build import build_model, preprocessor_for
 from spotchange.models.weights.folder import read_weights, save_model
 from spotchange.models.weights.transfer import refit, take_weights
-from spotchange.training.objectives.picture_text import PictureTextObjective
+from spotchange.training.objectives.adapt import PictureTextObjective
 
 HALF = {"mean": (0.5,) * 3, "std": (0.25,) * 3}
 TOWERS = {

@@ -4,54 +4,70 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from functools import cached_property
+from typing import Any, Protocol
 
 from spotchange.answering.pair import ImagePair, LazyImage
-from spotchange.answering.vlm.prompt import Prompt
+from spotchange.errors import SpotchangeError
 from spotchange.images import encode_image
 
 SENT_AS_IS = {b"\x89PNG": "png", b"\xff\xd8\xff": "jpeg"}
+METADATA = (b"Exif", b"eXIf", b"http://ns.adobe.com/xap")  # where a photo was taken, and which side is up
+METADATA_BYTES = 2**17  # from the start of a file, where it stands
 
 
 @dataclass(frozen=True, kw_only=True)
-class Example:
-    """A solved pair, shown before the question."""
+class Turn:
+    """One turn of the user: two images, or none, and a text; with the reply where it is an example."""
 
-    pair: ImagePair
-    reply: str  # in the form the prompt asks for
+    text: str
+    pair: ImagePair | None = None
+    stacked: bool = False
+    """Shown as one image, before above after."""
+    reply: str | None = None
+
+    @cached_property
+    def images(self) -> tuple[LazyImage, ...]:
+        """What is shown, before first."""
+        if self.pair is None:
+            return ()
+        if not self.stacked:
+            return (self.pair.before, self.pair.after)
+        from spotchange.models.vlm.chat import stacked  # here: it loads torch, which a server's client needs not
+
+        return (LazyImage(stacked(self.pair.before.pil, self.pair.after.pil)),)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """One pair with everything a model is told about it."""
+    """Everything a model is told: instructions, solved examples, and the turn that it answers."""
 
-    pair: ImagePair
-    prompt: Prompt
-    findings: tuple[str, ...] | None = None  # of the comparison, where hints are wanted
-    examples: tuple[Example, ...] = ()
-    yes_or_no: bool = False  # ask the prompt's score question instead
+    prompt: str
+    """Name and version of the prompt."""
+    system: str
+    turn: Turn
+    examples: tuple[Turn, ...] = ()
+    schema: Mapping[str, Any] | None = None
+    """JSON schema of the reply."""
+    yes_or_no: bool = False
+    """Only the first word counts, and its probability is wanted."""
 
     @property
-    def text(self) -> str:
-        """The user's turn."""
-        return self.prompt.score_question if self.yes_or_no else self.prompt.question(self.findings)
+    def turns(self) -> tuple[Turn, ...]:
+        """The examples, then the question."""
+        return (*self.examples, self.turn)
 
-    def key(self, model: str, extra: str) -> str:
-        """What a cached reply is found by: model and its settings, prompt, images, examples."""
+    def key(self, model: str) -> str:
+        """What a cached reply is found by: the model with its settings, and all it is told and shown."""
         digest = hashlib.sha256()
-        parts = [model, extra, self.prompt.signature, self.prompt.system, self.text]
-        parts += [fingerprint(image) for pair in self.pairs for image in (pair.before, pair.after)]
-        parts += [example.reply for example in self.examples]
+        parts = [model, self.prompt, self.system, str(self.yes_or_no)]
+        for turn in self.turns:
+            parts += [turn.text, turn.reply or "", *(fingerprint(image) for image in turn.images)]
         for part in parts:
             digest.update(len(part).to_bytes(8, "big") + part.encode())
         return digest.hexdigest()
-
-    @property
-    def pairs(self) -> list[ImagePair]:
-        """The examples' pairs, then the one in question."""
-        return [*(example.pair for example in self.examples), self.pair]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +77,10 @@ class RawReply:
     text: str
     prompt_tokens: int = 0
     reply_tokens: int = 0
-    yes_probability: float | None = None  # only for yes-or-no questions
+    cut_off: bool = False
+    """It had more to say than it was allowed to."""
+    yes_probability: float | None = None
+    """Of yes against no; only for yes-or-no questions, and only where the model tells probabilities."""
 
 
 class Asked(Protocol):
@@ -74,7 +93,7 @@ class Asked(Protocol):
         """Model, revision and generation settings: all that a reply depends on besides the question."""
         ...
 
-    def ask(self, questions: Sequence[Question]) -> list[RawReply | Exception]:
+    def ask(self, questions: Sequence[Question]) -> list[RawReply | SpotchangeError]:
         """One outcome per question, in order; a question that failed gives its `ReplyError`."""
         ...
 
@@ -88,8 +107,14 @@ def fingerprint(image: LazyImage) -> str:
 
 
 def data_url(image: LazyImage, image_format: str) -> str:
-    """The image for a request: the original bytes where every server reads them, else encoded anew."""
+    """The image for a request: the original bytes where every server reads them alike, else encoded anew.
+
+    A file with metadata is encoded anew: nobody asked to tell a server where a photo was taken, and a server that does
+    not turn the image upright would see another one than is compared here.
+    """
     content = image.encoded
+    if content is not None and any(mark in content[:METADATA_BYTES] for mark in METADATA):
+        content = None
     kind = next((name for mark, name in SENT_AS_IS.items() if content is not None and content.startswith(mark)), None)
     if kind is None or content is None:
         kind, content = image_format, encode_image(image.pil, image_format)

@@ -1,41 +1,58 @@
-"""From `vlm:FOLDER` or `openai:BASE_URL#MODEL` to a ready answerer."""
+"""From `vlm:FOLDER` or `openai:BASE_URL#MODEL` to a model that can be asked, and to a ready answerer."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 
+from spotchange.answering.calibration import Calibration
 from spotchange.answering.pair import ImagePair
-from spotchange.answering.vlm.answerer import VlmAnswerer
-from spotchange.answering.vlm.asking import Asked, Example
-from spotchange.answering.vlm.cache import ReplyCache, default_cache
-from spotchange.answering.vlm.prompt import Prompt, load_prompt
+from spotchange.answering.vlm.answerer import Shot, VlmAnswerer
+from spotchange.answering.vlm.asking import Asked
+from spotchange.answering.vlm.cache import Asker, ReplyCache, default_cache
 from spotchange.answering.vlm.settings import VlmSettings, read_options
-from spotchange.data import read_rows
-from spotchange.errors import InputError, MissingExtraError
+from spotchange.config.prompts import Prompt, load_prompt
+from spotchange.data import Row, read_rows
+from spotchange.errors import DataError, InputError, MissingExtraError, ModelError
+from spotchange.files import load_json
 from spotchange.language import says_no_change
+from spotchange.models.vlm.checkpoint import PROMPT_FILE
+
+KINDS = ("vlm", "openai")
 
 
 def build_vlm(name: str, options: Mapping[str, str], *, device: str) -> VlmAnswerer:
     """The model, its prompt, its examples and the cache of its replies."""
     settings = read_options(options)
-    prompt = load_prompt(settings.prompt_name)
-    examples = _examples(settings.few_shot, settings.shots, prompt) if settings.few_shot else []
-    cache = None if settings.no_cache else ReplyCache(settings.cache or default_cache())
+    own = None if "prompt" in options else _own_prompt(name, settings)
+    prompt = load_prompt(own or settings.prompt_name)
+    shots = _shots(settings.few_shot, settings.shots, prompt) if settings.few_shot else []
+    answerer = VlmAnswerer(build_asker(name, settings, device=device), prompt, settings, shots=shots)
+    if settings.calibration is None:
+        return answerer
+    fitted = _read_calibration(settings.calibration, answerer.asked_as)
+    return VlmAnswerer(answerer.asker, prompt, settings, shots=shots, calibration=fitted)
+
+
+def build_asker(name: str, settings: VlmSettings, *, device: str) -> Asker:
+    """The model that a name stands for, with the cache of its replies."""
     kind, _, where = name.partition(":")
+    if kind not in KINDS:
+        raise InputError(f"{name} is no model that can be asked", hint="vlm:FOLDER or openai:BASE_URL#MODEL")
+    cache = None if settings.no_cache else ReplyCache(settings.cache or default_cache())
     model = _served(where, settings) if kind == "openai" else _local(where, settings, device)
-    return VlmAnswerer(model, prompt, settings, cache=cache, examples=examples)
+    return Asker(model, cache, prices=settings.prices)
 
 
 def _served(where: str, settings: VlmSettings) -> Asked:
     base_url, separator, model = where.partition("#")
-    if not separator or not model:
-        raise InputError(f"openai:{where} names no model", hint="openai:http://localhost:8000/v1#MODEL")
     try:
-        from spotchange.answering.vlm.server import ServedModel
+        from spotchange.answering.vlm.server import ServedModel, shown_address
     except ImportError:
         raise MissingExtraError("asking a server", extra="vlm") from None
+    if not separator or not model:
+        hint = "openai:http://localhost:8000/v1#MODEL"
+        raise InputError(f"openai:{shown_address(where)} names no model", hint=hint)
     return ServedModel(base_url, model, settings)
 
 
@@ -52,19 +69,45 @@ def _local(where: str, settings: VlmSettings, device: str) -> Asked:
     return LocalModel(where, settings, device=choose_device(device))
 
 
-def _examples(data: Path, shots: int, prompt: Prompt) -> list[Example]:
+def _own_prompt(name: str, settings: VlmSettings) -> str | None:
+    """What an adapter of ours was trained to be asked."""
+    kind, _, where = name.partition(":")
+    beside = [Path(each) / PROMPT_FILE for each in (settings.adapter, where) if each] if kind == "vlm" else []
+    return next((str(path) for path in beside if path.is_file()), None)
+
+
+def _read_calibration(path: Path, asked_as: str) -> Calibration:
+    """Numbers fitted for another model or prompt would be read as this one's; they are refused."""
+    try:
+        fitted_for = load_json(path.read_text(encoding="utf-8")).get("fitted_for")
+    except (OSError, ValueError, AttributeError) as error:
+        raise ModelError(f"cannot read the calibration {path}: {error}") from error
+    if fitted_for != asked_as:
+        raise ModelError(
+            f"{path} was fitted for {fitted_for or 'a model of ours'}, not for {asked_as}",
+            hint="spotchange models calibrate MODEL DATA --out FILE, with the same --model-option",
+        )
+    return Calibration.read_file(path)
+
+
+def _shots(data: Path, shots: int, prompt: Prompt) -> list[Shot]:
     """The first pairs of a train split, changed ones and others in turn, with replies in the prompt's form."""
-    rows = list(read_rows(data, "train"))
-    groups: dict[bool, list[Example]] = {True: [], False: []}
-    for row in rows:
-        caption = row.captions[0]
-        changed = row.change_type != "none" if row.change_type is not None else not says_no_change(caption)
-        values: dict[str, object] = {"changed": changed, "caption": caption}
-        if "differences" in prompt.schema_["properties"]:
-            values["differences"] = [caption] if changed else []
-        if len(groups[changed]) < shots:
-            pair = ImagePair.of(row.before_path, row.after_path)
-            groups[changed].append(Example(pair=pair, reply=json.dumps(values)))
-    turns = [example for both in zip(groups[True], groups[False], strict=False) for example in both]
-    rest = [example for group in groups.values() for example in group if example not in turns]
-    return [*turns, *rest][:shots]
+    groups: dict[bool, list[Shot]] = {True: [], False: []}
+    for row in read_rows(data, "train"):
+        shot = _shot(row, prompt)
+        if len(groups[shot.changed]) < shots:
+            groups[shot.changed].append(shot)
+        if all(len(group) == shots for group in groups.values()):
+            break
+    turns = [shot for both in zip(groups[True], groups[False], strict=False) for shot in both]
+    found = [*turns, *(shot for group in groups.values() for shot in group[len(turns) // 2 :])][:shots]
+    if not found:
+        raise DataError(f"{data} has no pairs in its train split to show as examples")
+    return found
+
+
+def _shot(row: Row, prompt: Prompt) -> Shot:
+    caption = row.captions[0]
+    changed = row.change_type != "none" if row.change_type is not None else not says_no_change(caption)
+    reply = prompt.reply(changed=changed, caption=caption, differences=row.differences or ())
+    return Shot(pair=ImagePair.of(row.before_path, row.after_path), changed=changed, reply=reply)

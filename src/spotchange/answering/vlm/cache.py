@@ -1,4 +1,4 @@
-"""Replies already paid for: one SQLite file, safe for several processes."""
+"""Asking once: replies already paid for come from one SQLite file, and what was spent is counted."""
 
 from __future__ import annotations
 
@@ -6,14 +6,19 @@ import json
 import os
 import sqlite3
 import threading
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
-from spotchange.answering.vlm.asking import RawReply
-from spotchange.errors import InputError
+from spotchange.answering.interface import Usage
+from spotchange.answering.vlm.asking import Asked, Question, RawReply
+from spotchange.errors import InputError, SpotchangeError
+
+Read = TypeVar("Read")
 
 
 class ReplyCache:
-    """Replies by key; only replies that could be read are kept."""
+    """Replies by key, safe for several processes; only replies that could be read are kept."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -25,20 +30,72 @@ class ReplyCache:
             self._database.execute("CREATE TABLE IF NOT EXISTS replies (key TEXT PRIMARY KEY, reply TEXT NOT NULL)")
             self._database.commit()
         except (OSError, sqlite3.Error) as error:
-            raise InputError(
-                f"cannot use the reply cache {path}: {error}", hint="--model-option no_cache=true"
-            ) from error
+            raise self._unusable(error) from error
 
     def get(self, key: str) -> RawReply | None:
-        """The reply, if it is known."""
-        with self._lock:
-            row = self._database.execute("SELECT reply FROM replies WHERE key = ?", (key,)).fetchone()
-        return None if row is None else RawReply(**json.loads(row[0]))
+        """The reply, if it is known; a damaged entry is not."""
+        try:
+            with self._lock:
+                row = self._database.execute("SELECT reply FROM replies WHERE key = ?", (key,)).fetchone()
+            return None if row is None else RawReply(**json.loads(row[0]))
+        except sqlite3.Error as error:
+            raise self._unusable(error) from error
+        except (ValueError, TypeError):
+            return None
 
     def put(self, key: str, reply: RawReply) -> None:
         """Keep a reply."""
-        with self._lock, self._database:
-            self._database.execute("INSERT OR REPLACE INTO replies VALUES (?, ?)", (key, json.dumps(vars(reply))))
+        try:
+            with self._lock, self._database:
+                self._database.execute("INSERT OR REPLACE INTO replies VALUES (?, ?)", (key, json.dumps(vars(reply))))
+        except sqlite3.Error as error:
+            raise self._unusable(error) from error
+
+    def _unusable(self, error: Exception) -> InputError:
+        return InputError(f"cannot use the reply cache {self._path}: {error}", hint="--model-option no_cache=true")
+
+
+class Asker:
+    """A model with its cache: the same question is never asked twice, in one run or in the next."""
+
+    def __init__(self, model: Asked, cache: ReplyCache | None, *, prices: tuple[float, float] | None = None) -> None:
+        self.model = model
+        self.usage = Usage(prices=prices)
+        self._cache = cache
+        self._lock = threading.Lock()
+
+    def ask(
+        self, questions: Sequence[Question], read: Callable[[Question, RawReply], Read]
+    ) -> list[Read | SpotchangeError]:
+        """One outcome per question, in order: the reply as `read` reads it, or why there is none.
+
+        Replies that cannot be read are errors and are not kept, so that the next run asks again.
+        """
+        keys = [question.key(self.model.signature) for question in questions]
+        outcomes: dict[str, Read | SpotchangeError] = {}
+        unknown: dict[str, Question] = {}
+        for key, question in zip(keys, questions, strict=True):
+            kept = self._cache.get(key) if self._cache is not None else None
+            try:
+                if kept is None:
+                    unknown[key] = question
+                else:
+                    outcomes[key] = read(question, kept)
+            except SpotchangeError:  # kept by a version that read replies otherwise
+                unknown[key] = question
+        fresh = self.model.ask(list(unknown.values())) if unknown else []
+        with self._lock:
+            self.usage.count(len(keys) - len(fresh), fresh)
+        for (key, question), reply in zip(unknown.items(), fresh, strict=True):
+            try:
+                if isinstance(reply, SpotchangeError):
+                    raise reply
+                outcomes[key] = read(question, reply)
+                if self._cache is not None:
+                    self._cache.put(key, reply)
+            except SpotchangeError as error:
+                outcomes[key] = error
+        return [outcomes[key] for key in keys]
 
 
 def default_cache() -> Path:

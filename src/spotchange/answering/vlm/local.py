@@ -2,136 +2,147 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from spotchange.answering.vlm.asking import Question, RawReply
 from spotchange.answering.vlm.settings import VlmSettings
-from spotchange.errors import MissingExtraError, ModelError, ReplyError
-from spotchange.models.weights.transformers_import import import_transformers
+from spotchange.errors import ModelError, ReplyError, SpotchangeError
+from spotchange.models.vlm.chat import has_template
+from spotchange.models.vlm.checkpoint import Checkpoint, load_checkpoint
+
+_FAILURES = (RuntimeError, ValueError, IndexError, TypeError, KeyError, AttributeError)
 
 
 class LocalModel:
     """`Asked`, on this machine."""
 
     def __init__(self, name: str, settings: VlmSettings, *, device: str) -> None:
-        self.name = name
+        self.name = Path(name).resolve().name if Path(name).is_dir() else name  # a visitor need not see the path
         self._settings = settings
-        self._model, self._processor = _load(name, settings, device)
+        loaded = _load(name, settings, device)
+        self._model, self._processor = loaded.model, loaded.processor
+        self.signature = f"{loaded.signature}+{settings.dtype}+max{settings.max_new_tokens}+greedy"
+        self._converses = has_template(self._processor)
+        self._lock = threading.Lock()  # one batch at a time: several would compete for the same memory
 
-    @property
-    def signature(self) -> str:
-        settings = self._settings
-        parts = [self.name, settings.revision or "", settings.adapter or "", settings.dtype]
-        return "+".join([*(part for part in parts if part), f"max{settings.max_new_tokens}", "greedy"])
-
-    def ask(self, questions: Sequence[Question]) -> list[RawReply | Exception]:
+    def ask(self, questions: Sequence[Question]) -> list[RawReply | SpotchangeError]:
         """In batches; a batch that fails is asked one by one, so that one bad pair costs no other its answer."""
-        outcomes: list[RawReply | Exception] = []
+        if not self._converses and any(question.system or len(question.turn.images) > 1 for question in questions):
+            hint = "a prompt without system text that shows one stacked picture needs none (prompt=blip2idc)"
+            raise ModelError(f"{self.name} has no chat template", hint=hint)
+        outcomes: list[RawReply | SpotchangeError] = []
         for start in range(0, len(questions), self._settings.batch_size):
             batch = questions[start : start + self._settings.batch_size]
             try:
-                outcomes += self._generate(batch)
-            except (RuntimeError, ValueError, IndexError, TypeError) as error:
-                if len(batch) == 1:
-                    outcomes.append(
-                        ReplyError(f"{self.name} failed on this pair: {' '.join(str(error).split())[:200]}")
-                    )
-                else:
+                with self._lock:
+                    outcomes += self._generate(batch)
+            except _FAILURES as error:
+                if len(batch) > 1:
                     outcomes += [outcome for question in batch for outcome in self.ask([question])]
+                    continue
+                told = " ".join(str(error).split())[:200]
+                outcomes.append(ReplyError(f"{self.name} failed on this pair: {type(error).__name__}: {told}"))
         return outcomes
 
     def _generate(self, questions: Sequence[Question]) -> list[RawReply]:
         import torch
 
         inputs = self._inputs(questions)
-        length = inputs["input_ids"].shape[1]
-        if questions[0].yes_or_no:
-            with torch.inference_mode():
-                logits = self._model(**inputs).logits[:, -1].float()
-            return [self._yes_or_no(row, length) for row in logits]
+        lengths = [int(mask.sum()) for mask in inputs["attention_mask"]]
         with torch.inference_mode():
-            ids = self._model.generate(**inputs, max_new_tokens=self._settings.max_new_tokens, do_sample=False)
-        tokenizer = self._processor.tokenizer
-        replies = ids[:, length:]
-        return [
-            RawReply(
-                text=tokenizer.decode(row, skip_special_tokens=True),
-                prompt_tokens=int(mask.sum()),
-                reply_tokens=int((row != (tokenizer.pad_token_id or -1)).sum()),
+            if questions[0].yes_or_no:
+                logits = self._model(**inputs).logits[:, -1].float()
+                return [self._yes_or_no(row, length) for row, length in zip(logits, lengths, strict=True)]
+            ids = self._model.generate(
+                **inputs, max_new_tokens=self._settings.max_new_tokens, do_sample=False, num_beams=1
             )
-            for row, mask in zip(replies, inputs["attention_mask"], strict=True)
-        ]
+        written = ids[:, inputs["input_ids"].shape[1] :].tolist()
+        return [self._reply(row, length) for row, length in zip(written, lengths, strict=True)]
+
+    def _reply(self, ids: list[int], prompt_tokens: int) -> RawReply:
+        ends = self._model.generation_config.eos_token_id
+        ends = set(ends if isinstance(ends, list) else [ends])
+        length = next((place + 1 for place, id in enumerate(ids) if id in ends), None)
+        return RawReply(
+            text=self._processor.tokenizer.decode(ids[:length], skip_special_tokens=True),
+            prompt_tokens=prompt_tokens,
+            reply_tokens=len(ids) if length is None else length,
+            cut_off=length is None,
+        )
 
     def _inputs(self, questions: Sequence[Question]) -> Any:
-        texts = [
-            self._processor.apply_chat_template(_messages(question), add_generation_prompt=True, tokenize=False)
-            for question in questions
-        ]
-        images = [[image.pil for pair in q.pairs for image in (pair.before, pair.after)] for q in questions]
-        inputs = self._processor(text=texts, images=images, return_tensors="pt", padding=True)
+        from jinja2 import TemplateError
+
+        def written(question: Question, *, apart: bool) -> str:
+            if not self._converses:
+                return question.turn.text
+            messages = _messages(question, system_apart=apart)
+            return str(self._processor.apply_chat_template(messages, add_generation_prompt=True, tokenize=False))
+
+        try:
+            texts = [written(question, apart=True) for question in questions]
+        except TemplateError:  # some templates know no turn of the system
+            texts = [written(question, apart=False) for question in questions]
+        images = [[image.pil for turn in question.turns for image in turn.images] for question in questions]
+        shown = {"images": images} if any(images) else {}
+        inputs = self._processor(text=texts, return_tensors="pt", padding=True, **shown)
         return inputs.to(self._model.device)
 
     def _yes_or_no(self, logits: Any, prompt_tokens: int) -> RawReply:
         """P(yes) against P(no) over the ways a tokenizer writes them."""
         import torch
 
-        tokenizer = self._processor.tokenizer
         log_probabilities = torch.log_softmax(logits, dim=-1)
-        mass = {}
-        for word in ("yes", "no"):
-            forms = {form for base in (word, word.capitalize()) for form in (base, f" {base}")}
-            ids = {encoded[0] for form in forms if (encoded := tokenizer.encode(form, add_special_tokens=False))}
-            mass[word] = float(torch.logsumexp(log_probabilities[sorted(ids)], dim=0).exp()) if ids else 0.0
-        total = mass["yes"] + mass["no"]
-        text = "yes" if mass["yes"] >= mass["no"] else "no"
-        probability = mass["yes"] / total if total > 0 else None
-        return RawReply(text=text, prompt_tokens=prompt_tokens, reply_tokens=1, yes_probability=probability)
-
-
-def _messages(question: Question) -> list[dict[str, Any]]:
-    images = [{"type": "image"}, {"type": "image"}]
-    turn = {"role": "user", "content": [*images, {"type": "text", "text": question.text}]}
-    messages: list[dict[str, Any]] = [{"role": "system", "content": [{"type": "text", "text": question.prompt.system}]}]
-    for example in question.examples:
-        messages += [turn, {"role": "assistant", "content": [{"type": "text", "text": example.reply}]}]
-    return [*messages, turn]
-
-
-def _load(name: str, settings: VlmSettings, device: str) -> tuple[Any, Any]:
-    """Model and processor; weights from safetensors only, remote code only where the user trusts it."""
-    try:
-        library = import_transformers()
-    except ImportError:
-        raise MissingExtraError("a local vision-language model", extra="vlm") from None
-    folder = Path(name)
-    if folder.is_dir() and not list(folder.glob("*.safetensors")):
-        raise ModelError(f"{name} has no safetensors weights", hint="other formats can run code and are not loaded")
-    options: dict[str, Any] = {"revision": settings.revision, "trust_remote_code": settings.trust_remote_code}
-    options = {key: value for key, value in options.items() if value is not None}
-    try:
-        processor = library.AutoProcessor.from_pretrained(name, **options)
-        model = library.AutoModelForImageTextToText.from_pretrained(
-            name, dtype=settings.dtype, device_map=settings.device_map, use_safetensors=True, **options
+        yes, no = self._first_tokens("yes"), self._first_tokens("no")
+        # A space that is a token of its own begins either word and tells nothing.
+        masses = [
+            float(torch.logsumexp(log_probabilities[sorted(ids)], dim=0).exp()) if ids else 0.0
+            for ids in (yes - no, no - yes)
+        ]
+        total = sum(masses)
+        return RawReply(
+            text="yes" if masses[0] >= masses[1] else "no",
+            prompt_tokens=prompt_tokens,
+            reply_tokens=1,
+            yes_probability=masses[0] / total if total > 0 else None,
         )
-    except (OSError, ValueError, KeyError, ImportError) as error:
-        raise ModelError(
-            f"cannot load the vision-language model {name}: {' '.join(str(error).split())[:300]}"
-        ) from error
-    if settings.adapter is not None:
-        model = _with_adapter(model, settings.adapter)
+
+    def _first_tokens(self, word: str) -> set[int]:
+        tokenizer = self._processor.tokenizer
+        forms = [form for base in (word, word.capitalize(), word.upper()) for form in (base, f" {base}")]
+        encoded = (tokenizer.encode(form, add_special_tokens=False) for form in forms)
+        return {ids[0] for ids in encoded if ids} - {tokenizer.unk_token_id}
+
+
+def _messages(question: Question, *, system_apart: bool) -> list[dict[str, Any]]:
+    messages: list[dict[str, Any]] = []
+    if system_apart and question.system:
+        messages.append({"role": "system", "content": [{"type": "text", "text": question.system}]})
+    for place, turn in enumerate(question.turns):
+        text = turn.text if system_apart or place else f"{question.system} {turn.text}".strip()
+        content = [*({"type": "image"} for _ in turn.images), {"type": "text", "text": text}]
+        messages.append({"role": "user", "content": content})
+        if turn.reply is not None:
+            messages.append({"role": "assistant", "content": [{"type": "text", "text": turn.reply}]})
+    return messages
+
+
+def _load(name: str, settings: VlmSettings, device: str) -> Checkpoint:
+    """Model and processor, ready to be asked."""
+    loaded = load_checkpoint(
+        name,
+        revision=settings.revision,
+        trust_remote_code=settings.trust_remote_code,
+        dtype=settings.dtype,
+        device_map=settings.device_map,
+        adapter=settings.adapter,
+    )
+    model, processor = loaded.model, loaded.processor
     if settings.device_map is None:
         model = model.to(device)
-    if getattr(processor, "chat_template", None) is None and processor.tokenizer.chat_template is None:
-        raise ModelError(f"{name} has no chat template")
     processor.tokenizer.padding_side = "left"  # replies begin where prompts end
-    return model.eval(), processor
-
-
-def _with_adapter(model: Any, adapter: str) -> Any:
-    try:
-        from peft import PeftModel
-    except ImportError:
-        raise MissingExtraError("a LoRA adapter", extra="vlm") from None
-    return PeftModel.from_pretrained(model, adapter)
+    return replace(loaded, model=model.eval())

@@ -27,13 +27,19 @@ class VlmSettings(Settings):
     shots: int = Field(default=2, ge=1, le=16)
     """How many of them."""
     score: bool = False
-    """Ask also for yes or no, and take the change score from the probabilities."""
+    """Ask also for yes or no, and take the change score from the probabilities; a calibration turns it on."""
     max_new_tokens: int = Field(default=200, ge=1, le=8192)
     """Longest reply."""
     cache: Path | None = None
     """File of replies; null: in the user's cache folder. Reruns of the same pair, prompt and model are free."""
     no_cache: bool = False
     """Ask anew every time and keep nothing."""
+    calibration: Path | None = None
+    """What `models calibrate --out` wrote for this model and prompt: how its change score is read."""
+    prompt_price: float = Field(default=0.0, ge=0)
+    """Price of a million tokens told; with reply_price the cost is printed."""
+    reply_price: float = Field(default=0.0, ge=0)
+    """Price of a million tokens written."""
     # Servers
     concurrency: int = Field(default=4, ge=1, le=256)
     """Requests in flight at a time."""
@@ -45,6 +51,8 @@ class VlmSettings(Settings):
     """At most so many requests are started in a minute."""
     key_variable: str = "OPENAI_API_KEY"
     """Environment variable that holds the key; none is sent where it is empty."""
+    proxy: str | None = None
+    """Send everything through this proxy; proxies named in environment variables are not used."""
     image_format: Literal["png", "jpeg"] = "png"
     """How images travel where the original file cannot be sent as it is."""
     # Local models
@@ -54,11 +62,16 @@ class VlmSettings(Settings):
     device_map: str | None = None
     """As transformers takes it; null: the device of --device."""
     revision: str | None = None
-    """Commit of a hub model; pinned in the signature."""
+    """Commit, tag or branch of a hub model; the commit it stands for is loaded and stands in the signature."""
     trust_remote_code: bool = False
     """Run code that comes with the checkpoint. Off unless you trust its author."""
     adapter: str | None = None
     """A LoRA adapter (peft folder or hub name) on top."""
+
+    @property
+    def prices(self) -> tuple[float, float] | None:
+        """Of a million tokens told and written, where any is known."""
+        return (self.prompt_price, self.reply_price) if self.prompt_price or self.reply_price else None
 
     @property
     def prompt_name(self) -> str:

@@ -1,4 +1,4 @@
-"""Rows that were removed at one place and inserted at another: parts that moved or exchanged places."""
+"""What went at one place and is found at another: rows, parts that exchanged places, and single things that moved."""
 
 from __future__ import annotations
 
@@ -6,13 +6,22 @@ from collections.abc import Sequence
 
 import cv2
 import numpy as np
+import numpy.typing as npt
 
 from spotchange.comparison.layout.gap import Gap
 from spotchange.comparison.layout.positions import distance, place
 from spotchange.comparison.layout.regions import around, bounds
 from spotchange.comparison.layout.rows import row_keys
+from spotchange.comparison.place.patches import patch_at
 from spotchange.comparison.result import Finding
 from spotchange.results import Box
+
+Pixels = npt.NDArray[np.uint8]
+
+NEARBY = 12  # pixels round a place
+SAME = 0.7  # of the ink; where it moved to, it may lie over other things
+SAME_SIZE = 4  # pixels
+SHOWN_AGAIN = 0.8  # correlation
 
 
 def exchanged(gaps: Sequence[Gap], size: tuple[int, int]) -> tuple[list[Finding], list[Gap]]:
@@ -31,6 +40,43 @@ def exchanged(gaps: Sequence[Gap], size: tuple[int, int]) -> tuple[list[Finding]
             left = [each for each in left if each is not gap and each is not other]
             findings.append(_exchange(gap.outward(lost), gap.outward(won), size))
     return findings, left
+
+
+def exchanged_findings(
+    findings: Sequence[Finding], before: Pixels, after: Pixels, size: tuple[int, int]
+) -> list[Finding]:
+    """What was removed at one place and inserted at another, one of them pushing the rest: it changed its place."""
+    left = list(findings)
+    for gone in findings:
+        for came in findings:
+            if gone not in left or came not in left or not (gone.shift or came.shift):
+                continue
+            if gone.kind not in ("removed", "disappeared") or came.kind not in ("inserted", "appeared"):
+                continue
+            lost, won = gone.boxes_before, came.boxes_after
+            if len(lost) == len(won) == 1 and _shown_again(before, lost[0], after, won[0]):
+                left = [each for each in left if each is not gone and each is not came]
+                left.append(_exchange(lost[0], won[0], size))
+    return left
+
+
+def _shown_again(before: Pixels, lost: Box, after: Pixels, won: Box) -> bool:
+    """Whether the content of one place of before is found in or near one of after."""
+    x, y, width, height = won
+    window = after[max(0, y - NEARBY) : y + height + NEARBY, max(0, x - NEARBY) : x + width + NEARBY]
+    x, y, width, height = lost
+    content = before[y : y + height, x : x + width]
+    ink = bounds((content != content[0, 0]).any(axis=2))
+    if ink is None or abs(won[3] - height) > 0.65 * max(won[3], height):
+        return False
+    # The rectangles reach as far as anything differs; the first half of the rows is the thing itself.
+    content = content[ink[1] : ink[1] + ink[3], ink[0] : ink[0] + ink[2]]
+    for part in (content, content[: max(6, len(content) // 2)]):
+        if part.shape[0] <= window.shape[0] and part.shape[1] <= window.shape[1] and part.std() > 1:
+            found = cv2.matchTemplate(window, part, cv2.TM_CCOEFF_NORMED)
+            if found.max() >= SHOWN_AGAIN:
+                return True
+    return False
 
 
 def _exchange(lost: Box, won: Box, size: tuple[int, int]) -> Finding:
@@ -77,3 +123,51 @@ def _likeness(gap: Gap, other: Gap) -> float:
     rows, columns = min(height, other_height), min(width, other_width)
     one, two = (cut[:rows, :columns].ravel() for cut in cuts)
     return float(np.corrcoef(one, two)[0, 1]) if min(one.std(), two.std()) > 1e-3 else 0.0
+
+
+def found_again(findings: Sequence[Finding], before: Pixels, after: Pixels, size: tuple[int, int]) -> list[Finding]:
+    """The findings, with each pair of a place that lost and a place that won the same content made one move."""
+    left = list(findings)
+    for gone in findings:
+        if gone.kind != "disappeared" or len(gone.boxes_before) != 1:
+            continue
+        for came in findings:
+            if came not in left or gone not in left or came.kind not in ("appeared", "text", "replaced", "recoloured"):
+                continue
+            shift = _shift_of(gone.boxes_before[0], came, before, after) if len(came.boxes_after) == 1 else None
+            if shift is not None:
+                left = [each for each in left if each is not gone and each is not came]
+                left.append(_one_move(gone, came, shift, size))
+    return left
+
+
+def _shift_of(box: Box, came: Finding, before: Pixels, after: Pixels) -> tuple[int, int] | None:
+    new = came.boxes_after[0]
+    if abs(new[2] - box[2]) > SAME_SIZE or abs(new[3] - box[3]) > SAME_SIZE:
+        return None
+    patch = patch_at(before, after, box)
+    ink = patch.inks[0] & patch.mask
+    rows, columns = np.nonzero(ink)
+    rows, columns = rows + box[1] - patch.rim[1], columns + box[0] - patch.rim[0]
+    for right, down in {
+        (new[0] - box[0], new[1] - box[1]),
+        (new[0] + new[2] - box[0] - box[2], new[1] + new[3] - box[1] - box[3]),
+    }:
+        there = rows + down, columns + right
+        if min(there[0].min(), there[1].min()) < 0 or there[0].max() >= len(after) or there[1].max() >= after.shape[1]:
+            continue
+        if (before[rows, columns] == after[there]).all(axis=1).mean() >= SAME:
+            return right, down
+    return None
+
+
+def _one_move(gone: Finding, came: Finding, shift: tuple[int, int], size: tuple[int, int]) -> Finding:
+    what = gone.sentence.split(" at the ")[0].split(" on the ")[0].split(" in the ")[0]
+    return Finding(
+        kind="moved",
+        sentence=f"{what} {place(gone.boxes_before[0], size)} moved {distance(*shift)}",
+        boxes_before=gone.boxes_before,
+        boxes_after=came.boxes_after,
+        pixels=gone.pixels + came.pixels,
+        shift=shift,
+    )

@@ -36,13 +36,17 @@ def align(first: Words, second: Words, mask: Mask) -> list[Frame] | None:
         return None
     whole = [(bands[0][0], bands[-1][1])]
     best, least = None, _unexplained(_still(whole, first, second), first, second)
-    for choice in (whole, bands) if 1 < len(bands) <= 12 else (whole,):
-        frames = [frame for left, right in choice for frame in _align_band(first, second, left, right)]
-        if all(frame.before_rows == frame.after_rows and not frame.offset for frame in frames):
-            continue
-        unexplained = _unexplained(frames, first, second)
-        if unexplained < 0.75 * least:
-            best, least = frames, unexplained
+    # A line or two that moved between parts that stayed may match by chance: it has to explain more.
+    for by_chance, needed in ((BY_CHANCE, 0.75), (FEWEST_ANCHORS, 0.6)):
+        for choice in (whole, bands) if 1 < len(bands) <= 12 else (whole,):
+            frames = [frame for left, right in choice for frame in _align_band(first, second, left, right, by_chance)]
+            if all(frame.before_rows == frame.after_rows and not frame.offset for frame in frames):
+                continue
+            unexplained = _unexplained(frames, first, second)
+            if unexplained < needed * least:
+                best, least = frames, unexplained
+        if best is not None:
+            break
     return best
 
 
@@ -59,13 +63,17 @@ def _unexplained(frames: Sequence[Frame], first: Words, second: Words) -> float:
         one = first[frame.before_top : frame.before_top + rows, columns]
         other = second[frame.after_top : frame.after_top + rows, columns]
         total += np.count_nonzero(one != other)
-        total += 0.1 * abs(frame.before_rows - frame.after_rows) * (frame.right - frame.left)
+        only = first[frame.before_top + rows : frame.before_bottom, columns]
+        if frame.after_rows > frame.before_rows:
+            only = second[frame.after_top + rows : frame.after_bottom, columns]
+        # What came or went costs by what is on it, not by its room: flat rows tell nothing.
+        total += 0.5 * np.count_nonzero(only[:, 1:] != only[:, :-1]) + 0.02 * only.size
     return total
 
 
-def _align_band(first: Words, second: Words, left: int, right: int) -> list[Frame]:
+def _align_band(first: Words, second: Words, left: int, right: int, by_chance: int) -> list[Frame]:
     one, other = row_keys(first[:, left:right]), row_keys(second[:, left:right])
-    return frames_between(matching_blocks(one, other), left, right, len(one), len(other))
+    return frames_between(matching_blocks(one, other, by_chance), left, right, len(one), len(other))
 
 
 def frames_between(blocks: Sequence[Block], left: int, right: int, before_rows: int, after_rows: int) -> list[Frame]:
@@ -87,8 +95,13 @@ def row_keys(words: Words) -> npt.NDArray[np.uint64]:
     return result
 
 
-def matching_blocks(one: npt.NDArray[np.uint64], other: npt.NDArray[np.uint64]) -> list[Block]:
-    """Runs of equal rows in common order: the equal head, then from anchors, the equal tail."""
+def matching_blocks(
+    one: npt.NDArray[np.uint64], other: npt.NDArray[np.uint64], by_chance: int = BY_CHANCE
+) -> list[Block]:
+    """Runs of equal rows in common order: the equal head, then from anchors, the equal tail.
+
+    `by_chance`: rows that are no evidence of having moved, between parts that moved alike.
+    """
     shorter = min(len(one), len(other))
     different = np.flatnonzero(one[:shorter] != other[:shorter])
     head = int(different[0]) if len(different) else shorter
@@ -103,7 +116,7 @@ def matching_blocks(one: npt.NDArray[np.uint64], other: npt.NDArray[np.uint64]) 
             rows += 1
         blocks[-1], tail = (before, after, rows), 0
     ends = [(0, 0, head), *blocks, (len(one) - tail, len(other) - tail, tail)]
-    return _without_specks([block for block in ends if block[2]])
+    return _without_specks([block for block in ends if block[2]], by_chance)
 
 
 def _offset(block: Block) -> int:
@@ -179,7 +192,7 @@ def _longest_chain(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     return chain[::-1]
 
 
-def _without_specks(blocks: list[Block]) -> list[Block]:
+def _without_specks(blocks: list[Block], by_chance: int) -> list[Block]:
     """Rows that match by chance are no evidence: few of them, displaced against what lies above and below."""
     kept = [
         block
@@ -194,7 +207,7 @@ def _without_specks(blocks: list[Block]) -> list[Block]:
             above, run, below = runs[number - 1 : number + 2]
             rows = sum(block[2] for block in run)
             if _offset(above[0]) == _offset(below[0]) and rows < min(
-                BY_CHANCE, sum(block[2] for block in above + below)
+                by_chance, sum(block[2] for block in above + below)
             ):
                 kept = [block for block in kept if block not in run]
                 break

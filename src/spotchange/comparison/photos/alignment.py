@@ -20,6 +20,7 @@ WIDEST_THING = 0.3  # of the picture
 NOTICED = 1.5  # pixels a corner must move before the camera did
 LARGEST_FLOW = 0.012  # of the longer side: what parallax and a soft lens may still displace
 GOOD, POOR = 0.6, 0.3  # correlation of edges after aligning
+STILL = 0.97  # correlation of edges from which on no other view is looked for: the camera stood still
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,14 +45,12 @@ def align_photos(before: Pixels, after: Pixels) -> Alignment:
     """Find the view that puts after on before best; staying as it is counts as one."""
     height, width = before.shape[:2]
     start = np.diag([width / after.shape[1], height / after.shape[0], 1.0])
-    choices = [start]
-    found = _homography(before, after)
+    warped, valid = _warp(after, start, (width, height))
+    results = [(_trust(before, warped, valid), start, warped, valid)]
+    found = _homography(before, after) if results[0][0] < STILL else None
     if found is not None:
-        choices.append(found)
-    results = []
-    for matrix in choices:
-        warped, valid = _warp(after, matrix, (width, height))
-        results.append((_trust(before, warped, valid), matrix, warped, valid))
+        warped, valid = _warp(after, found, (width, height))
+        results.append((_trust(before, warped, valid), found, warped, valid))
     best = max(results, key=lambda result: result[0] + (0.02 if result[1] is start else 0.0))
     trust, matrix, warped, valid = best
     if matrix is not start or trust < GOOD:

@@ -24,7 +24,7 @@ JOIN = 0.02  # of the longer side: regions nearer than this are one
 
 
 @dataclass(frozen=True, eq=False)
-class Region:
+class DifferingRegion:
     """A changed place, in pixels of the working size."""
 
     mask: Mask
@@ -40,7 +40,7 @@ class Content:
     after: Field
     difference: Field
     tolerance: float
-    regions: list[Region]
+    regions: list[DifferingRegion]
     scale: float
 
 
@@ -80,7 +80,7 @@ def _contrast(pixels: Field) -> Field:
     return cv2.dilate(grey, square) - cv2.erode(grey, square)
 
 
-def _regions(excess: Field, inside: Mask) -> list[Region]:
+def _regions(excess: Field, inside: Mask) -> list[DifferingRegion]:
     height, width = excess.shape
     side = max(height, width)
     mask = (excess > 1).astype(np.uint8)
@@ -101,5 +101,5 @@ def _regions(excess: Field, inside: Mask) -> list[Region]:
             continue
         whole = np.zeros(excess.shape, bool)
         whole[y : y + h, x : x + w] = labels[y : y + h, x : x + w] == label
-        found.append(Region(whole, (x, y, w, h), float(values.mean())))
+        found.append(DifferingRegion(whole, (x, y, w, h), float(values.mean())))
     return sorted(found, key=lambda region: -int(region.mask.sum()) * region.strength)

@@ -28,6 +28,8 @@ class PhotoVerdict:
     mask: Mask
     findings: list[Finding]
     notes: tuple[str, ...]
+    after: Pixels
+    """After in before's frame, in its own light."""
 
     @property
     def changed(self) -> bool:
@@ -63,7 +65,7 @@ def judge_photos(before: Pixels, after: Pixels, ignore: Sequence[Box]) -> PhotoV
     else:
         local = findings_of(things_in(content), content.scale, size)
     # What happened comes first; how it was seen comes after.
-    return PhotoVerdict(mask, [*local, *everywhere], notes)
+    return PhotoVerdict(mask, [*local, *everywhere], notes, aligned.after)
 
 
 def _full_mask(content: Content, width: int, height: int) -> Mask:

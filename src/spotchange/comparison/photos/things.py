@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spotchange.comparison.layout.positions import place
-from spotchange.comparison.photos.content import Content, Mask, Region
+from spotchange.comparison.photos.content import Content, DifferingRegion, Mask
 from spotchange.comparison.place.colours import Colour, name_of
 from spotchange.comparison.result import Finding
 from spotchange.results import Box
@@ -43,7 +43,7 @@ def things_in(content: Content) -> list[Thing]:
     return [thing for region in content.regions for thing in _things(region, content, labs)]
 
 
-def _things(region: Region, content: Content, labs: Sequence[npt.NDArray[np.float32]]) -> list[Thing]:
+def _things(region: DifferingRegion, content: Content, labs: Sequence[npt.NDArray[np.float32]]) -> list[Thing]:
     ring = _ring(region.mask)
     others = np.zeros_like(ring)
     for other in content.regions:
@@ -101,7 +101,7 @@ def _solid(mask: Mask) -> Mask:
     return result
 
 
-def _same_shape(content: Content, region: Region) -> bool:
+def _same_shape(content: Content, region: DifferingRegion) -> bool:
     x, y, w, h = region.box
     edges = []
     for pixels in (content.before, content.after):

@@ -25,6 +25,7 @@ SAME_EDGE = 2  # pixels
 SMALLEST_CHANGE = 3  # pixels
 SMALLEST = 14  # pixels of a side
 TALLEST_BUTTON = 64
+FILL, FILL_AMONG_OTHERS = 0.08, 0.02  # of the difference that a box's colour covers at least
 EDGE = 4  # pixels of border and rounding outside the fill
 _CAUSES = ("text", "inserted", "removed", "appeared", "disappeared", "restyled", "swapped", "resized")
 
@@ -38,7 +39,7 @@ def describe_box(
     """
     down = new[1] - old[1]
     windows = [_window(pixels, box) for pixels, box in ((before, old), (after, new))]
-    for colour in _fills(before, after, old, new):
+    for colour in _fills(before, after, old, new, least=FILL if alone else FILL_AMONG_OTHERS):
         first, second = _box_of(windows[0], colour, old, before), _box_of(windows[1], colour, new, after)
         if first is None or second is None or not _resized(first, moved_by(second, 0, -down)):
             continue
@@ -46,7 +47,7 @@ def describe_box(
             continue
         cause = describe_parts(_interiors(before, after, first, second, colour), size)
         if cause and cause[0].kind in _CAUSES:
-            if max(first[3], second[3]) <= TALLEST_BUTTON and cause[0].kind in ("text", "restyled"):
+            if max(first[3], second[3]) <= TALLEST_BUTTON and cause[0].kind in ("text", "restyled", "resized"):
                 # A button is as wide as what it says: both are one change.
                 return [replace(cause[0], boxes_before=(first,), boxes_after=(second,)), *cause[1:]]
             return cause
@@ -70,6 +71,7 @@ def _within(box: Box, outer: Box) -> bool:
 
 def _interiors(before: Pixels, after: Pixels, old: Box, new: Box, colour: int) -> Patch:
     """What is inside the box on both sides, on its own ground: other content there is why it has another size."""
+    old, new = _inset(old), _inset(new)
     height, width = max(old[3], new[3]) + 2, max(old[2], new[2]) + 2
     cuts = []
     for pixels, (x, y, inner_width, inner_height) in ((before, old), (after, new)):
@@ -80,14 +82,20 @@ def _interiors(before: Pixels, after: Pixels, old: Box, new: Box, colour: int) -
     return Patch(box_before=old, box_after=new, before=cuts[0], after=cuts[1], rim=(1, 1, width - 2, height - 2))
 
 
-def _fills(before: Pixels, after: Pixels, old: Box, new: Box) -> list[int]:
+def _inset(box: Box) -> Box:
+    """Without the corners, which may be round."""
+    by = EDGE if min(box[2], box[3]) >= 4 * EDGE else 0
+    return box[0] + by, box[1] + by, box[2] - 2 * by, box[3] - 2 * by
+
+
+def _fills(before: Pixels, after: Pixels, old: Box, new: Box, *, least: float) -> list[int]:
     """Colours that fill much of the difference on either side."""
     found: list[int] = []
     for pixels, (x, y, width, height) in ((before, old), (after, new)):
         part = pack(pixels[y : y + height, x : x + width])
         values, counts = np.unique(part, return_counts=True)
-        order = counts.argsort()[::-1][:3]
-        found += [int(values[n]) for n in order if counts[n] >= 0.08 * part.size]
+        order = counts.argsort()[::-1][:4]
+        found += [int(values[n]) for n in order if counts[n] >= least * part.size]
     return list(dict.fromkeys(found))
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from spotchange.comparison.layout.positions import distance, place, with_article
 from spotchange.comparison.layout.regions import around, bounds, moved_by
 from spotchange.comparison.place.colours import change_of, name_of, unpack
+from spotchange.comparison.place.outlines import describe_border, describe_covered
 from spotchange.comparison.place.parts import describe_parts
 from spotchange.comparison.place.patches import Patch, main_colour
 from spotchange.comparison.place.textlike import looks_like_text
@@ -49,7 +50,12 @@ def classify(patch: Patch, size: tuple[int, int], *, lines: Patch | None = None)
 
 def certain(patch: Patch, size: tuple[int, int]) -> Finding | None:
     """An explanation that accounts for nearly all pixels where they are."""
-    return _appeared_or_disappeared(patch, size) or _recoloured(patch, size)
+    return (
+        _appeared_or_disappeared(patch, size)
+        or _recoloured(patch, size)
+        or describe_border(patch, size)
+        or describe_covered(patch, size)
+    )
 
 
 def likely(patch: Patch, size: tuple[int, int]) -> Finding | None:

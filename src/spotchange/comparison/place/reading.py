@@ -27,7 +27,7 @@ Pixels = npt.NDArray[np.uint8]
 MOST_READ = 6  # findings; the summary names three
 MOST_LINES = 3
 LINE_HEIGHTS = (5, 90)
-SUREST = 0.5  # of the recogniser's own score, below which a line counts as unread
+SUREST = 0.85  # of the recogniser's own score, below which a line counts as unread: made-up words have 0.5 to 0.7
 LONGEST_QUOTE = 60
 BUTTON_HEIGHTS, WIDEST_BUTTON = (18, 64), 320
 PAD = 4
@@ -86,9 +86,11 @@ def _read_change(finding: Finding, before: Pixels, after: Pixels) -> Finding:
 
 def _same_text(finding: Finding, text: str, tail: str) -> Finding:
     """What reads the same is no other text: it has another size or another style."""
-    heights = [around(boxes)[3] for boxes in (finding.boxes_before, finding.boxes_after)]
-    if abs(heights[1] - heights[0]) > 0.1 * heights[0]:
-        larger = "larger" if heights[1] > heights[0] else "smaller"
+    old, new = around(finding.boxes_before), around(finding.boxes_after)
+    wider, taller = new[2] - old[2], new[3] - old[3]
+    both = wider * taller > 0 and min(abs(wider), abs(taller)) >= 2  # another weight is wider alone
+    if abs(taller) > 0.1 * old[3] or both:
+        larger = "larger" if taller > 0 else "smaller"
         return replace(finding, kind="resized", sentence=f"the text {quoted(text)} became {larger}{tail}")
     return replace(finding, kind="restyled", sentence=f"the text {quoted(text)} looks different{tail}")
 

@@ -25,6 +25,7 @@ from spotchange.errors import DataError, ImageError
 from spotchange.files import load_json, write_text
 from spotchange.images import Pixels, read_image, squash
 from spotchange.locks import only_one_process
+from spotchange.storage import StorePath, as_place, is_address
 
 FORMAT = 1  # raise it when the layout or the way pictures are scaled changes: older caches are then built anew
 TO_DO, DONE, UNREADABLE = 0, 1, 2
@@ -56,7 +57,7 @@ def open_cache(
         advance: Called with pictures done and pictures in all.
     """
     reader = read_rows(data_dir, split, skip_bad=skip_bad)
-    root = _cache_root(Path(data_dir), cache_dir)
+    root = _cache_root(as_place(data_dir), cache_dir)
     final = root / f"{split}-{width}x{height}-{_fingerprint(reader, height, width, skip_bad)}"
     if not final.is_dir():
         with only_one_process(root / f".{final.name}.lock"):
@@ -66,8 +67,10 @@ def open_cache(
 
 
 def _cache_root(data_dir: Path, cache_dir: str | os.PathLike[str] | None) -> Path:
-    candidates = [Path(cache_dir)] if cache_dir is not None else [data_dir / ".spotchange"]
-    if cache_dir is None:
+    candidates = [] if is_address(data_dir) else [data_dir / ".spotchange"]
+    if cache_dir is not None:
+        candidates = [Path(cache_dir)]
+    else:
         home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
         name = hashlib.sha256(str(data_dir.resolve()).encode()).hexdigest()[:12]
         candidates.append(Path(home) / "spotchange" / f"{data_dir.resolve().name}-{name}")
@@ -90,6 +93,9 @@ def _fingerprint(reader: RowReader, height: int, width: int, skip_bad: bool) -> 
     for row in reader:
         for path in (row.before_path, row.after_path, row.mask_path):
             if path is not None:
+                if isinstance(path, StorePath):
+                    digest.update(f"{path.name} {path.version()}\n".encode())
+                    continue
                 status = path.stat()
                 digest.update(f"{path.name} {status.st_size} {status.st_mtime_ns}\n".encode())
     return digest.hexdigest()[:16]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from spotchange.files import load_json
+from spotchange.files import load_json, read_input
 from spotchange.images import SUFFIXES
 from spotchange.language import says_no_change
 from spotchange.pairs import PixelBox
@@ -74,7 +74,7 @@ class Importer:
 def read_json(path: Path, problems: Problems, expected: type[dict[str, Any]] | type[list[Any]]) -> Any:
     """An annotation file, or None with the problem noted."""
     try:
-        content = load_json(path.read_text(encoding="utf-8"))
+        content = load_json(read_input(path))
     except FileNotFoundError:
         problems.add(path, "does not exist")
         return None
@@ -90,11 +90,11 @@ def read_json(path: Path, problems: Problems, expected: type[dict[str, Any]] | t
 def read_lines(path: Path, problems: Problems) -> list[str] | None:
     """Lines of a text file without blank ones, or None with the problem noted."""
     try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
+        lines = read_input(path).splitlines()
     except FileNotFoundError:
         problems.add(path, "does not exist")
         return None
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:
         problems.add(path, f"cannot be read as text ({' '.join(str(error).split())})")
         return None
     return [line for line in lines if line.strip()]

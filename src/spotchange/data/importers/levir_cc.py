@@ -16,7 +16,7 @@ from spotchange.data.importers.base import (
     read_lines,
     sentences,
 )
-from spotchange.files import load_json
+from spotchange.files import load_json, read_input
 
 _MARKS = {"<START>", "<END>", "<NULL>", "<UNK>", "."}
 
@@ -60,7 +60,7 @@ def _from_tokens(source: Path, tokens: Path, problems: Problems) -> Iterator[Sou
         for name in names:
             path = tokens / (Path(name).stem + ".txt")
             try:
-                lists = load_json(path.read_text(encoding="utf-8"))
+                lists = load_json(read_input(path))
                 said = tuple(" ".join(word for word in words if word not in _MARKS) for words in lists)
             except FileNotFoundError:
                 problems.add(path, "does not exist")

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from spotchange.everyday.facts import Facts
 from spotchange.everyday.language.colours import COLOURS
 from spotchange.everyday.language.nouns import everyday_nouns
+
+if TYPE_CHECKING:
+    from spotchange.everyday.facts import Facts  # it needs torch
 
 _KIND_SIGNS = {
     "add": r"\b(added|appeared|is new|there is now|there is a new|new|someone put|now to be seen)\b",
@@ -46,21 +49,21 @@ _SPOKEN = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict:
+class SentenceVerdict:
     """Whether a sentence is true, and what is wrong with it."""
 
     true: bool
     wrong: tuple[str, ...] = ()
 
 
-def check(sentence: str, facts: Facts, *, size: tuple[int, int]) -> Verdict:
+def check(sentence: str, facts: Facts, *, size: tuple[int, int]) -> SentenceVerdict:
     """Judge a sentence about a pair of pictures of `size` (width, height)."""
     text = " ".join(sentence.lower().replace(".", " ").split())
     kind, wrong = facts["kind"], []
     if facts["target"] is None:
         if not re.search(_WHOLE_SIGNS[kind], text):
             wrong.append(f"does not say '{kind}'")
-        return Verdict(true=not wrong, wrong=tuple(wrong))
+        return SentenceVerdict(true=not wrong, wrong=tuple(wrong))
     thing = facts["things"][facts["target"]]
     if kind == "color":
         if not re.search(rf"\b(now|turned|became|become) {thing['colours'][1]}\b", text):
@@ -72,7 +75,7 @@ def check(sentence: str, facts: Facts, *, size: tuple[int, int]) -> Verdict:
     _check_colours(text, facts, wrong)
     _check_places(text, facts, size, wrong)
     _check_ways(text, facts, wrong)
-    return Verdict(true=not wrong, wrong=tuple(wrong))
+    return SentenceVerdict(true=not wrong, wrong=tuple(wrong))
 
 
 def _mentions(text: str) -> list[str]:

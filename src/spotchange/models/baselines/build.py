@@ -22,7 +22,7 @@ from spotchange.models.baselines.neural_naturalist import NeuralNaturalist
 from spotchange.models.baselines.r3net import R3Net
 from spotchange.models.baselines.rel_att import RelAtt, RelAttStatic
 from spotchange.models.baselines.rsiccformer import RsiccFormer
-from spotchange.models.baselines.scorer import Scorer, ScorerCbr
+from spotchange.models.baselines.scorer import ScorerCbr, ScorerSystem
 from spotchange.models.baselines.skeleton import Baseline, System
 from spotchange.models.baselines.smart import Smart
 from spotchange.models.baselines.srdrl import Srdrl
@@ -56,7 +56,7 @@ SYSTEMS: dict[str, type[System]] = {
     "mccformers-s": McFormersS,
     "mccformers-d-rewrite": McFormersRewrite,
     "mccformers-s-rewrite": McFormersSRewrite,
-    "scorer": Scorer,
+    "scorer": ScorerSystem,
     "scorer-cbr": ScorerCbr,
     "dirl": Dirl,
     "dirl-ccr": DirlCcr,

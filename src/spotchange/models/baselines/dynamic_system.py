@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -39,3 +39,42 @@ class DynamicSystem(System):
 
     def heat(self, seen: Seen) -> Tensor | None:
         return torch.stack([seen["map_before"], seen["map_after"]], dim=1)
+
+
+class DetectorSystem(DynamicSystem):
+    """A detector on cells of one width before the dynamic speaker: what SRDRL, R3Net and VARD share.
+
+    `as_published`: their loader seeds the random generator for every item, so "before" and distractor are never
+    exchanged.
+    """
+
+    detector_type: ClassVar[Any]
+    speaker_type: ClassVar[Any] = DynamicSpeaker
+
+    def __init__(
+        self,
+        *,
+        channels: int,
+        grid: tuple[int, int],
+        vocabulary: int,
+        width: int = 256,
+        heads: int = 4,
+        word: int = 300,
+        hidden: int = 512,
+        dropout: float = 0.5,
+        as_published: bool = False,
+    ) -> None:
+        super().__init__()
+        self.change_detector = self.detector_type(channels, grid, width=width, heads=heads)
+        own = self.own_parts(vocabulary, width, dropout)
+        self.speaker = self.speaker_type(width, vocabulary, word=word, hidden=hidden, dropout=dropout, **own)
+        if as_published:
+            self.swap = 0.0  # type: ignore[misc]
+
+    def own_parts(self, vocabulary: int, width: int, dropout: float) -> dict[str, Any]:
+        """Make what only this system has; returns further arguments of its speaker."""
+        return {}
+
+    def look(self, before: Tensor, after: Tensor) -> Seen:
+        seen: Seen = self.change_detector(before, after)
+        return seen

@@ -6,7 +6,6 @@ inside are those that the rebuilt systems have. Words come from the file that nu
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,11 +13,12 @@ from torch import Tensor
 
 from spotchange.config.model import ModelSettings
 from spotchange.errors import ModelError
+from spotchange.files import load_json, read_input
 from spotchange.language.vocabulary import BOS, EOS, PAD, UNK
 from spotchange.models.baselines.dynamic_system import DynamicSystem
 from spotchange.models.baselines.lstm_system import LstmSystem
 from spotchange.models.baselines.skeleton import Baseline
-from spotchange.models.weights.checkpoint_files import read_nested
+from spotchange.models.weights.published.checkpoint_files import read_nested
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -96,7 +96,7 @@ def published_state(found: dict[str, Any]) -> dict[str, Tensor]:
 def read_words(path: Path) -> dict[str, int]:
     """Words to numbers, without gaps."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = load_json(read_input(path))
     except (OSError, ValueError) as error:
         raise ModelError(f"cannot read the words in {path}: {error}") from error
     if not isinstance(found, dict) or sorted(found.values()) != list(range(len(found))):
@@ -136,7 +136,7 @@ def _shape_of(resnet: str) -> dict[str, Any]:
     path = Path(resnet) / "config.json"
     if not path.is_file():
         return {"resnet_depths": [3, 4, 23], "resnet_channels": [256, 512, 1024]}
-    config = json.loads(path.read_text(encoding="utf-8"))
+    config = load_json(read_input(path))
     return {
         "resnet_depths": config["depths"][:3],
         "resnet_channels": config["hidden_sizes"][:3],

@@ -130,6 +130,7 @@ class McFormers(System):
     """What -D and -S share: one token of the memory for every cell, [before; after]."""
 
     encoder_type: ClassVar[Any]
+    decoder_type: ClassVar[Any] = MccDecoder
 
     def __init__(
         self,
@@ -147,7 +148,7 @@ class McFormers(System):
     ) -> None:
         super().__init__()
         self.encoder = self.encoder_type(channels, grid, width=width, heads=heads, layers=layers, inner=inner)
-        self.decoder = MccDecoder(
+        self.decoder = self.decoder_type(
             vocabulary,
             width=2 * width,
             heads=decoder_heads,
@@ -164,7 +165,8 @@ class McFormers(System):
         return {"logits": logits} | {f"decoder_{n}": each.out for n, each in enumerate(readings, 1)}
 
     def steps(self, seen: Seen, rows_per_pair: int) -> WordSteps:
-        return self.decoder.steps(seen["memory"], rows_per_pair)
+        steps: WordSteps = self.decoder.steps(seen["memory"], rows_per_pair)
+        return steps
 
 
 class McFormersD(McFormers):

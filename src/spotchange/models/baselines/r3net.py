@@ -3,12 +3,11 @@
 In the spirit of the published code, whose structure and losses it has; its number of weights (8,057,752) is missed by
 65,536, so a piece is unknown. Its 50 tag words are CLEVR-Change's;
 with other words they are the first 50 content words.
-`as_published`: its loader seeds the random generator for every item, so "before" and distractor are never exchanged.
 """
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -17,8 +16,7 @@ from torch.nn import functional as F
 from spotchange.models.baselines.attention import AddedAttention
 from spotchange.models.baselines.cells import CellConv, with_coordinates
 from spotchange.models.baselines.dual_map import DualMap, memory_of, under
-from spotchange.models.baselines.dynamic_system import DynamicSystem
-from spotchange.models.baselines.recurrent import DynamicSpeaker
+from spotchange.models.baselines.dynamic_system import DetectorSystem
 from spotchange.models.baselines.skeleton import Reading, Seen
 from spotchange.models.baselines.word_labels import TAG_WORDS, tag_numbers
 
@@ -55,42 +53,27 @@ class MatchDetector(DualMap):
         }
 
 
-class R3Net(DynamicSystem):
+class R3Net(DetectorSystem):
     """R3Net+SSP."""
 
     title = "after R3Net+SSP"
     published = "R3Net+SSP (2021)"
-    weights: ClassVar[dict[str, float]] = {**DynamicSystem.weights, "tags": 0.1}
+    weights: ClassVar[dict[str, float]] = {**DetectorSystem.weights, "tags": 0.1}
     tag_of_word: Tensor
+    detector_type = MatchDetector
 
-    def __init__(
-        self,
-        *,
-        channels: int,
-        grid: tuple[int, int],
-        vocabulary: int,
-        width: int = 256,
-        heads: int = 4,
-        word: int = 300,
-        hidden: int = 512,
-        dropout: float = 0.5,
-        as_published: bool = False,
-    ) -> None:
-        super().__init__()
-        self.change_detector = MatchDetector(channels, grid, width=width, heads=heads)
+    def own_parts(self, vocabulary: int, width: int, dropout: float) -> dict[str, Any]:
         self.tag_hidden = nn.Sequential(nn.Linear(3 * width, width), nn.ReLU(), nn.Dropout(dropout))
         self.tag_scores = nn.Linear(width, TAG_WORDS)
         self.tag_embed = nn.Linear(TAG_WORDS, width)
-        self.speaker = DynamicSpeaker(width, vocabulary, word=word, hidden=hidden, dropout=dropout, tags=width)
         self.register_buffer("tag_of_word", torch.full((vocabulary,), -1, dtype=torch.long))
-        if as_published:
-            self.swap = 0.0  # type: ignore[misc]
+        return {"tags": width}
 
     def take_words(self, words: list[str]) -> None:
         self.tag_of_word.copy_(torch.tensor(tag_numbers(words)))
 
     def look(self, before: Tensor, after: Tensor) -> Seen:
-        seen: Seen = self.change_detector(before, after)
+        seen = super().look(before, after)
         scores = self.tag_scores(self.tag_hidden(seen["summary"]))
         return seen | {"tag_scores": scores, "tags": self.tag_embed(scores.sigmoid())}
 

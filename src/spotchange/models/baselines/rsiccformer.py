@@ -9,11 +9,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from spotchange.models.baselines.attention import PackedAttention, seen_by_words
+from spotchange.models.baselines.attention import PackedAttention
 from spotchange.models.baselines.cells import Bottleneck, CellConv, as_cells, as_planes, grid_positions
-from spotchange.models.baselines.mccformers import MccDecoder
-from spotchange.models.baselines.skeleton import Reading, Seen, System
-from spotchange.models.baselines.transformer import CrossLayer, DecoderLayer, WordSteps
+from spotchange.models.baselines.mccformers import MccDecoder, McFormers
+from spotchange.models.baselines.skeleton import Seen
+from spotchange.models.baselines.transformer import CrossLayer, DecoderLayer
 
 DROPOUT = 0.5
 
@@ -78,12 +78,13 @@ class RsiccDecoder(MccDecoder):
         return RsiccLayer(width, heads, inner, dropout)
 
 
-class RsiccFormer(System):
+class RsiccFormer(McFormers):
     """RSICCformer."""
 
     title = "RSICCformer"
     published = "RSICCformer (2022)"
     swap = 0.0  # its data have no distractors
+    encoder_type, decoder_type = RsiccEncoder, RsiccDecoder
 
     def __init__(
         self,
@@ -99,23 +100,15 @@ class RsiccFormer(System):
         decoder_layers: int = 1,
         decoder_inner: int | None = None,
     ) -> None:
-        super().__init__()
-        self.encoder = RsiccEncoder(channels, grid, width=width, heads=heads, layers=layers, inner=inner)
-        self.decoder = RsiccDecoder(
-            vocabulary,
-            width=2 * width,
-            heads=decoder_heads,
-            layers=decoder_layers,
-            inner=decoder_inner or 8 * width,
+        super().__init__(
+            channels=channels,
+            grid=grid,
+            vocabulary=vocabulary,
+            width=width,
+            heads=heads,
+            layers=layers,
+            inner=inner,
+            decoder_heads=decoder_heads,
+            decoder_layers=decoder_layers,
+            decoder_inner=decoder_inner,
         )
-
-    def look(self, before: Tensor, after: Tensor) -> Seen:
-        seen: Seen = self.encoder(before, after)
-        return seen
-
-    def read(self, seen: Seen, ids: Tensor, mask: Tensor) -> Reading:
-        logits, _ = self.decoder(seen["memory"], ids, seen_by_words(mask, padding=False))
-        return {"logits": logits}
-
-    def steps(self, seen: Seen, rows_per_pair: int) -> WordSteps:
-        return self.decoder.steps(seen["memory"], rows_per_pair)

@@ -27,7 +27,7 @@ class ScaledAttention(AddedAttention):
         self.logit_scale = nn.Parameter(torch.tensor(1.0))
 
 
-class CrossLayer(nn.Module):
+class CrossImageLayer(nn.Module):
     """Each image asks the other, from the old values, with shared weights."""
 
     def __init__(self, width: int, heads: int) -> None:
@@ -47,7 +47,7 @@ class ScorerDetector(nn.Module):
         self.grid = grid
         self.img = nn.Sequential(CellConv(channels, width))
         self.w_embedding, self.h_embedding = nn.Embedding(grid[1], width // 2), nn.Embedding(grid[0], width // 2)
-        self.scorer = nn.ModuleList(CrossLayer(width, heads) for _ in range(layers))
+        self.scorer = nn.ModuleList(CrossImageLayer(width, heads) for _ in range(layers))
         self.embed_fc = nn.Sequential(nn.Linear(2 * width, width), nn.Dropout(0.1), nn.ReLU())
 
     def forward(self, before: Tensor, after: Tensor) -> Seen:
@@ -92,7 +92,7 @@ class BackwardReasoning(nn.Module):
         return (diagonal_loss(matrix) + diagonal_loss(matrix.T)) / 2
 
 
-class Scorer(System):
+class ScorerSystem(System):
     """SCORER.
 
     Args:
@@ -147,7 +147,7 @@ class Scorer(System):
 
     def attentions(self) -> list[ScaledAttention]:
         """Of the cross layers, in order."""
-        return [cast(CrossLayer, each).attention for each in self.change_detector.scorer]
+        return [cast(CrossImageLayer, each).attention for each in self.change_detector.scorer]
 
     def matrices(self, seen: Seen, layer: int) -> tuple[Tensor, Tensor]:
         """Matching of one layer (from 1), rows the query image: before asks after, and after asks before."""
@@ -192,7 +192,7 @@ class Scorer(System):
                 self.cbr.contra.logit_scale.clamp_(max=MOST)
 
 
-class ScorerCbr(Scorer):
+class ScorerCbr(ScorerSystem):
     """SCORER+CBR."""
 
     title = "SCORER+CBR"

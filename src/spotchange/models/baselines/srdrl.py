@@ -2,12 +2,11 @@
 
 In the spirit of the published code, whose structure and losses it has. Guessed, because no size of them is known: the
 widths of the word-kind gate, and kinds of words from our own list instead of a tagger's.
-`as_published`: its loader seeds the random generator for every item, so "before" and distractor are never exchanged.
 """
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +15,7 @@ from torch.nn import functional as F
 from spotchange.models.baselines.attention import AddedAttention
 from spotchange.models.baselines.cells import CellConv, with_coordinates
 from spotchange.models.baselines.dual_map import DualMap, gated, memory_of, under
-from spotchange.models.baselines.dynamic_system import DynamicSystem
+from spotchange.models.baselines.dynamic_system import DetectorSystem
 from spotchange.models.baselines.recurrent import DynamicFeed, DynamicSpeaker, RecurrentSteps, State
 from spotchange.models.baselines.skeleton import Reading, Seen
 from spotchange.models.baselines.word_labels import LABELS, part_of_speech
@@ -63,8 +62,8 @@ class KindGate(nn.Module):
     def forward(self, state: Tensor, view: Tensor) -> tuple[Tensor, Tensor]:
         """The gated view, and scores of the kinds."""
         kinds = self.kinds(self.hidden(state))
-        told = self.embed(kinds.softmax(dim=-1))
-        return view * self.gate(torch.cat([state, told, view], dim=-1)), kinds
+        embedded = self.embed(kinds.softmax(dim=-1))
+        return view * self.gate(torch.cat([state, embedded, view], dim=-1)), kinds
 
 
 class KindSpeaker(DynamicSpeaker):
@@ -117,40 +116,21 @@ class KindSpeaker(DynamicSpeaker):
         return RecurrentSteps(advance, self.core.start(len(memory), memory))
 
 
-class Srdrl(DynamicSystem):
+class Srdrl(DetectorSystem):
     """SRDRL+AVS."""
 
     title = "after SRDRL+AVS"
     published = "SRDRL+AVS (2021)"
-    weights: ClassVar[dict[str, float]] = {**DynamicSystem.weights, "kinds": 1.0}
+    weights: ClassVar[dict[str, float]] = {**DetectorSystem.weights, "kinds": 1.0}
     kind_of_word: Tensor
+    detector_type, speaker_type = RelationDetector, KindSpeaker
 
-    def __init__(
-        self,
-        *,
-        channels: int,
-        grid: tuple[int, int],
-        vocabulary: int,
-        width: int = 256,
-        heads: int = 4,
-        word: int = 300,
-        hidden: int = 512,
-        dropout: float = 0.5,
-        as_published: bool = False,
-    ) -> None:
-        super().__init__()
-        self.change_detector = RelationDetector(channels, grid, width=width, heads=heads)
-        self.speaker = KindSpeaker(width, vocabulary, word=word, hidden=hidden, dropout=dropout)
+    def own_parts(self, vocabulary: int, width: int, dropout: float) -> dict[str, Any]:
         self.register_buffer("kind_of_word", torch.zeros(vocabulary, dtype=torch.long))
-        if as_published:
-            self.swap = 0.0  # type: ignore[misc]
+        return {}
 
     def take_words(self, words: list[str]) -> None:
         self.kind_of_word.copy_(torch.tensor([part_of_speech(word) for word in words]))
-
-    def look(self, before: Tensor, after: Tensor) -> Seen:
-        seen: Seen = self.change_detector(before, after)
-        return seen
 
     def auxiliary(self, seen: Seen, reading: Reading, ids: Tensor, mask: Tensor, *, changed: bool) -> dict[str, Tensor]:
         losses = super().auxiliary(seen, reading, ids, mask, changed=changed)

@@ -39,7 +39,7 @@ class LayerReading(NamedTuple):
     after_memory: Tensor
 
 
-class FeedForward(nn.Module):
+class FeedForwardSublayer(nn.Module):
     """Post-norm attention blocks share this end: LayerNorm(x + W2 ReLU(W1 x)), under the names of torch's layers."""
 
     def __init__(self, width: int, inner: int, dropout: float, norm: str) -> None:
@@ -55,7 +55,7 @@ class FeedForward(nn.Module):
         return cast(Tensor, self.get_submodule(self._last_norm)(x + grown))
 
 
-class CrossLayer(FeedForward):
+class CrossLayer(FeedForwardSublayer):
     """An encoder layer: each cell asks `memory` (its own image, the other one, or their difference)."""
 
     def __init__(self, width: int, heads: int, inner: int, *, dropout: float, name: str = "attention") -> None:
@@ -69,7 +69,7 @@ class CrossLayer(FeedForward):
         return self.fed_forward(self.norm1(x + F.dropout(attended, self.drop, self.training)))
 
 
-class DecoderLayer(FeedForward):
+class DecoderLayer(FeedForwardSublayer):
     """A post-norm decoder layer: words so far, the memory, feed-forward; `names` are those of its two attentions."""
 
     def __init__(

@@ -2,7 +2,6 @@
 
 After the published code's structure (the LSTM variant; the numbers that papers quote are mostly of another, never
 published one). Which two further norms the program has is a guess that gives its number of parameters.
-`as_published`: its loader seeds the random generator for every item, so "before" and distractor are never exchanged.
 """
 
 from __future__ import annotations
@@ -14,8 +13,7 @@ from torch.nn import functional as F
 from spotchange.models.baselines.attention import AddedAttention
 from spotchange.models.baselines.cells import CellConv, as_cells, as_planes, with_coordinates
 from spotchange.models.baselines.dual_map import DualMap, memory_of, under
-from spotchange.models.baselines.dynamic_system import DynamicSystem
-from spotchange.models.baselines.recurrent import DynamicSpeaker
+from spotchange.models.baselines.dynamic_system import DetectorSystem
 from spotchange.models.baselines.skeleton import Seen
 
 
@@ -62,30 +60,8 @@ class ResidualDetector(DualMap):
         return {"memory": memory_of(l_first, l_diff, l_second), "map_before": map_first, "map_after": map_second}
 
 
-class Vard(DynamicSystem):
+class Vard(DetectorSystem):
     """VARD-LSTM."""
 
     title = "VARD-LSTM"
-
-    def __init__(
-        self,
-        *,
-        channels: int,
-        grid: tuple[int, int],
-        vocabulary: int,
-        width: int = 256,
-        heads: int = 4,
-        word: int = 300,
-        hidden: int = 512,
-        dropout: float = 0.5,
-        as_published: bool = False,
-    ) -> None:
-        super().__init__()
-        self.change_detector = ResidualDetector(channels, grid, width=width, heads=heads)
-        self.speaker = DynamicSpeaker(width, vocabulary, word=word, hidden=hidden, dropout=dropout)
-        if as_published:
-            self.swap = 0.0  # type: ignore[misc]
-
-    def look(self, before: Tensor, after: Tensor) -> Seen:
-        seen: Seen = self.change_detector(before, after)
-        return seen
+    detector_type = ResidualDetector

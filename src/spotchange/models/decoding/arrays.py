@@ -79,15 +79,15 @@ class NumpyArrays:
         return np.concatenate([first, second], axis=1)
 
     def take(self, values: Array, places: Array) -> Array:
-        return np.take_along_axis(values, places[:, :, None] if values.ndim == 3 else places, axis=1)
+        return values[np.arange(len(places))[:, None], places]  # a third of what `take_along_axis` takes
 
     def top(self, values: Array, count: int) -> tuple[Array, Array]:
-        some = np.broadcast_to(np.arange(values.shape[1]), values.shape)
+        some = None
         if values.shape[1] > _WORTH_PARTING:
             some = np.sort(np.argpartition(-values, count - 1, axis=1)[:, :count], axis=1)
-        kept = np.take_along_axis(values, some, axis=1)
-        order = np.argsort(-kept, axis=1, kind="stable")[:, :count]  # of equals the first
-        return np.take_along_axis(kept, order, axis=1), np.take_along_axis(some, order, axis=1)
+            values = self.take(values, some)
+        order = np.argsort(-values, axis=1, kind="stable")[:, :count]  # of equals the first
+        return self.take(values, order), order if some is None else self.take(some, order)
 
     def log_softmax(self, scores: Array) -> npt.NDArray[np.float32]:
         shifted = scores.astype(np.float32) - scores.max(axis=-1, keepdims=True)

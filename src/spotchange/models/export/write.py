@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import tempfile
 import warnings
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -59,8 +60,6 @@ def export_onnx(folder: Path, *, int8: bool = False) -> OnnxManifest:
             ir.passes.common.ClearMetadataAndDocStringPass()(graph)
             ir.save(graph, path)
             if int8 and name == ENCODER:
-                from spotchange.models.export.int8 import quantize
-
                 quantize(path)
                 files = set()
             checksums[name] = sha256(path)
@@ -229,3 +228,40 @@ def _refuse_unequal(differences: dict[str, float], folder: Path) -> None:
     apart = [name for name, value in differences.items() if not value <= AGREEMENT]
     if apart:
         raise ModelError(f"the export of {folder} does not agree with torch: {', '.join(apart)}; nothing was written")
+
+
+def quantize(path: Path) -> None:
+    """Replace the graph by its int8 form, which carries its own weights: matrix products of the encoder only.
+
+    Weights are symmetric with a scale per output channel, activations unsigned with a scale per product (dynamic
+    quantization): nothing has to be calibrated on data. Convolutions, attention and norms stay in fp32.
+    """
+    import onnx
+    import onnxruntime
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    logging.getLogger().addFilter(_is_not_advice)
+    try:
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix=".int8.") as work:
+            folded, plain = Path(work) / "folded.onnx", Path(work) / "plain.onnx"
+            options = onnxruntime.SessionOptions()
+            # Only constants are folded: casts and transposed copies of the stored weights.
+            options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+            options.optimized_model_filepath = str(folded)
+            onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+            model = onnx.load(str(folded))
+            del model.graph.value_info[:]  # the quantizer infers shapes again, and trips over the exporter's
+            onnx.save(model, str(plain))
+            quantize_dynamic(
+                str(plain), str(path), per_channel=True, weight_type=QuantType.QInt8, op_types_to_quantize=["MatMul"]
+            )
+    except Exception as error:  # neither library's errors share a base
+        reason = " ".join(str(error).split())[:200]
+        raise ModelError(f"this model cannot be quantized: {reason}") from error
+    finally:
+        logging.getLogger().removeFilter(_is_not_advice)
+
+
+def _is_not_advice(record: logging.LogRecord) -> bool:
+    """The quantizer recommends on the root logger what has just been done."""
+    return "pre-processing before quantization" not in record.getMessage()

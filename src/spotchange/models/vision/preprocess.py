@@ -5,6 +5,7 @@ Both resize alike (antialiased bicubic, unrounded), so that a model sees the sam
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
@@ -45,8 +46,9 @@ class Preprocessor:
             raise ModelError(f"unknown resize policy '{self.resize}': choose one of {', '.join(RESIZE_POLICIES)}")
         if not all(1 <= side <= LONGEST_SIDE for side in self.image_size):
             raise ModelError(f"a model's pictures of {self.image_size[0]}x{self.image_size[1]} pixels make no sense")
-        if not len(self.mean) == len(self.std) == 3 or not all(each > 0 for each in self.std):
-            raise ModelError("a model's pictures need a mean and a positive deviation for each of three channels")
+        sound = len(self.mean) == len(self.std) == 3 and all(map(math.isfinite, (*self.mean, *self.std)))
+        if not sound or not all(each > 0 for each in self.std):
+            raise ModelError("a model's images need a finite mean and a positive deviation for each of three channels")
 
     def arrays(self, images: Sequence[Image.Image]) -> npt.NDArray[np.float32]:
         """Images of any sizes to float (N, 3, *image_size)."""

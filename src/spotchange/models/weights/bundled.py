@@ -6,7 +6,7 @@ from importlib import resources
 from pathlib import Path
 
 from spotchange.errors import ModelError
-from spotchange.files import load_json
+from spotchange.files import load_json, read_input
 
 BUNDLED = "bundled"
 EVERYDAY = "everyday"
@@ -31,7 +31,7 @@ def everyday_folder() -> Path | None:
 def knows_everyday(folder: Path) -> bool:
     """Whether a model folder holds a model of everyday pictures: one that takes a second look to name things."""
     try:
-        config = load_json((folder / "config.json").read_text(encoding="utf-8"))
+        config = load_json(read_input(folder / "config.json"))
         return bool(config["settings"]["heads"]["nouns"])
     except (OSError, ValueError, KeyError, TypeError):
         return False  # whoever loads it says what is wrong

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,25 @@ if TYPE_CHECKING:
 
 MODEL_TYPE = "spotchange"
 INDEX = "model.safetensors.index.json"
+MODEL_FILES = (
+    "config.json", "preprocessor_config.json", "tokenizer.json", INDEX, "model*.safetensors",
+    "recipe.yaml", "README.md", "calibration.json", "familiarity.safetensors", "reliability.svg",
+    "encoder.onnx", "decoder_step.onnx", "onnx.json", "training_heads.safetensors", "modeling_spotchange.py",
+)  # fmt: skip
+# How transformers finds the classes of a folder whose package nobody has imported (trust_remote_code=True).
+REMOTE_FILE = "modeling_spotchange.py"
+REMOTE_CODE = '''"""Where transformers finds this model's classes; needs `pip install 'spotchange[train]'`."""
+
+from spotchange.models.hub.auto import SpotchangeConfig, SpotchangeModel, SpotchangeProcessor
+
+__all__ = ["SpotchangeConfig", "SpotchangeModel", "SpotchangeProcessor"]
+'''
+AUTO_MAP = {
+    "AutoConfig": "modeling_spotchange.SpotchangeConfig",
+    "AutoModel": "modeling_spotchange.SpotchangeModel",
+    "AutoProcessor": "modeling_spotchange.SpotchangeProcessor",
+}
+LAST, BEST = "last", "best"  # checkpoints of a training run, in its folder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,8 +51,9 @@ class ModelDescription:
 
     @property
     def name(self) -> str:
-        """What the model is called in results."""
-        return self.folder.resolve().name
+        """What the model is called in results: a checkpoint by its run, since every run has a `best` and a `last`."""
+        folder = self.folder.resolve()
+        return folder.parent.name if folder.name in (LAST, BEST) else folder.name
 
     @property
     def change_types(self) -> tuple[str, ...]:
@@ -117,3 +138,8 @@ def check_sum(path: Path, expected: str | None, *, source: str) -> None:
     """Refuse a file that is not the one `source` was written for."""
     if expected is not None and sha256(path) != expected:
         raise ModelError(f"{path} is damaged: its checksum is not the one in {source}", hint="copy it again")
+
+
+def as_json(values: dict[str, Any]) -> str:
+    """As every JSON file of a folder is written."""
+    return json.dumps(values, indent=2, ensure_ascii=False) + "\n"

@@ -7,7 +7,6 @@ file's checksum, `tokenizer.json`, `preprocessor_config.json`, and whatever text
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,9 +23,14 @@ from spotchange.files import atomic_path, new_folder, write_text
 from spotchange.models.build import build_model, settings_for
 from spotchange.models.vision.preprocess import Preprocessor
 from spotchange.models.weights.description import (
+    AUTO_MAP,
     INDEX,
+    MODEL_FILES,
     MODEL_TYPE,
+    REMOTE_CODE,
+    REMOTE_FILE,
     ModelDescription,
+    as_json,
     check_sum,
     needed,
     read_description,
@@ -39,11 +43,6 @@ if TYPE_CHECKING:
     from PIL import Image
     from tokenizers import Tokenizer
 
-MODEL_FILES = (
-    "config.json", "preprocessor_config.json", "tokenizer.json", INDEX, "model*.safetensors",
-    "recipe.yaml", "README.md", "calibration.json", "familiarity.safetensors", "reliability.svg",
-    "encoder.onnx", "decoder_step.onnx", "onnx.json", "training_heads.safetensors",
-)  # fmt: skip
 _STORED = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
 
@@ -86,9 +85,10 @@ def save_model(
         state = {k: v for k, v in state.items() if not k.startswith("text_encoder.") and k != "logit_scale"}
     with new_folder(Path(folder)) as fresh:
         write_weights(fresh, state, stored=_STORED[stored], max_shard_bytes=max_shard_bytes)
-        write_text(fresh / "config.json", _as_json(config_of(settings_for(settings, tokenizer))))
-        write_text(fresh / "preprocessor_config.json", _as_json(preprocessor.to_dict()))
+        write_text(fresh / "config.json", as_json(config_of(settings_for(settings, tokenizer))))
+        write_text(fresh / "preprocessor_config.json", as_json(preprocessor.to_dict()))
         write_text(fresh / "tokenizer.json", tokenizer.to_str(pretty=False))
+        write_text(fresh / REMOTE_FILE, REMOTE_CODE)
         for name, text in (texts or {}).items():
             write_text(fresh / name, text)
 
@@ -126,6 +126,7 @@ def config_of(settings: ModelSettings) -> dict[str, Any]:
     return {
         "model_type": MODEL_TYPE,
         "architectures": ["SpotchangeModel"],
+        "auto_map": AUTO_MAP,
         "dtype": "float32",  # to compute with, however the weights lie on disk
         "settings": settings.model_dump(mode="json"),
     }
@@ -133,7 +134,6 @@ def config_of(settings: ModelSettings) -> dict[str, Any]:
 
 def write_weights(folder: Path, state: dict[str, Tensor], *, stored: torch.dtype, max_shard_bytes: int) -> None:
     """Weights as one or more safetensors files, and an index with checksums."""
-    from safetensors import SafetensorError
     from safetensors.torch import save_file
 
     shards: list[dict[str, Tensor]] = [{}]
@@ -152,14 +152,11 @@ def write_weights(folder: Path, state: dict[str, Tensor], *, stored: torch.dtype
         single = len(shards) == 1
         file = "model.safetensors" if single else f"model-{number:05d}-of-{len(shards):05d}.safetensors"
         with atomic_path(folder / file) as temporary:  # also gives it the permissions of a plain file
-            try:
-                save_file(shard, str(temporary), metadata={"format": "pt"})
-            except SafetensorError as error:  # of a full disk
-                raise InputError(f"cannot write {folder / file}: {error}") from error
+            save_file(shard, str(temporary), metadata={"format": "pt"})
         checksums[file] = sha256(folder / file)
         files |= dict.fromkeys(shard, file)
     index = {"metadata": {"total_size": total, "sha256": checksums}, "weight_map": files}
-    write_text(folder / INDEX, _as_json(index))
+    write_text(folder / INDEX, as_json(index))
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:
@@ -196,7 +193,3 @@ def check_state(model: nn.Module, state: dict[str, Tensor], *, source: str) -> N
 
 def _to_fp32(value: Tensor) -> Tensor:
     return value.float() if value.is_floating_point() else value
-
-
-def _as_json(values: dict[str, Any]) -> str:
-    return json.dumps(values, indent=2, ensure_ascii=False) + "\n"

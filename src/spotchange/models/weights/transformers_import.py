@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from types import ModuleType
+from typing import Any
 
 
 def import_transformers() -> ModuleType:
@@ -14,9 +15,19 @@ def import_transformers() -> ModuleType:
     torch beside the default wheel of torchvision) fails to import and would take all models down with it,
     although none used here needs it; so such a torchvision is hidden.
     """
-    if "transformers" not in sys.modules and "torchvision" not in sys.modules:
+    if "torchvision" not in sys.modules:
         try:
             importlib.import_module("torchvision")
         except Exception:
             sys.modules["torchvision"] = None  # type: ignore[assignment]  # the documented way to block an import
+            _forget_torchvision()
     return importlib.import_module("transformers")
+
+
+def _forget_torchvision() -> None:
+    """Where somebody imported transformers first, it may have noted that there is one."""
+    library: Any = sys.modules.get("transformers.utils.import_utils")
+    for name in ("is_torchvision_available", "is_torchvision_v2_available"):
+        noted: Any = getattr(library, name, None)
+        if hasattr(noted, "cache_clear"):
+            noted.cache_clear()

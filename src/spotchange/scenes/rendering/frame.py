@@ -101,7 +101,7 @@ class Tables(NamedTuple):
     indirect: Any  # float32 (S, versions, MAX_OBJECTS, LEVELS, SIDES, 3)
 
 
-class Scene(NamedTuple):
+class PreparedScene(NamedTuple):
     """One version of one scene, as the shading functions see it."""
 
     look: Any
@@ -117,7 +117,7 @@ class Scene(NamedTuple):
 @shared
 def scene_of(tables, s, version):
     """The views of one version of scene s."""
-    return Scene(
+    return PreparedScene(
         tables.look[s],
         tables.objects[s, version],
         tables.used[s, version],

@@ -44,7 +44,7 @@ QUALITIES = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pictures:
+class RenderedImages:
     """Drawn pictures: numpy arrays from the CPU, torch tensors on the device from CUDA."""
 
     images: Any  # uint8 (S, pictures, 3, H, W)
@@ -59,7 +59,7 @@ def render(
     quality: str = "faithful",
     device: str | None = None,
     pictures: Sequence[int] = PICTURES,
-) -> Pictures:
+) -> RenderedImages:
     """Draw pictures of every scene.
 
     Args:
@@ -81,7 +81,7 @@ def render(
         target.loops.prepare(tables)
         target.loops.light(tables, effort.shadow_samples, effort.rays)
         target.loops.draw(tables, codes, effort.drawing(), images, ids)
-    return Pictures(images=images, ids=ids)
+    return RenderedImages(images=images, ids=ids)
 
 
 def visible_pixels(

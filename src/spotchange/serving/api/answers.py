@@ -13,9 +13,10 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from spotchange.answering import Answer, CaptionOptions
+from spotchange.errors import ReplyError
 from spotchange.images import encode_image
 from spotchange.serving.api.bodies import EncodedPair, read_batch_body, read_pair_body
-from spotchange.serving.api.problems import Problem, no_place
+from spotchange.serving.api.problems import Problem, no_place, no_reply
 from spotchange.serving.api.uploads import Decoder
 from spotchange.serving.engine.meter import Meter
 from spotchange.serving.engine.queue import Batcher, NoPlaceError
@@ -35,18 +36,18 @@ class Answering:
         """The result of the pair in a request."""
         with self._batcher.place():
             pair = await read_pair_body(request, self._settings)
-            (told,) = await while_connected(request, [self._answer(pair, options, heatmap)])
-        if isinstance(told, Exception):
-            raise told
-        return told
+            (answered,) = await while_connected(request, [self._answer(pair, options, heatmap)])
+        if isinstance(answered, Exception):
+            raise answered
+        return answered
 
     async def many(self, request: Request, options: CaptionOptions, *, heatmap: bool) -> list[dict[str, Any]]:
         """A line a pair, in order."""
         with self._batcher.place():
             pairs = await read_batch_body(request, self._settings)
             with self._batcher.place(len(pairs) - 1):
-                told = await while_connected(request, [self._answer(pair, options, heatmap) for pair in pairs])
-        return [_line(pair.id, each) for pair, each in zip(pairs, told, strict=True)]
+                answered = await while_connected(request, [self._answer(pair, options, heatmap) for pair in pairs])
+        return [_line(pair.id, each) for pair, each in zip(pairs, answered, strict=True)]
 
     async def _answer(self, pair: EncodedPair, options: CaptionOptions, heatmap: bool) -> dict[str, Any]:
         if pair.problem is not None:
@@ -54,7 +55,7 @@ class Answering:
         async with self._decoder.pixels(pair.pixels):
             pictures = await self._decoder.decode(pair.before, pair.after, pixels=pair.pixels)
             found = await asyncio.wrap_future(self._batcher.submit(pictures, options))
-            return await asyncio.to_thread(_told, found) if heatmap else found.result.to_dict()
+            return await asyncio.to_thread(_as_json, found) if heatmap else found.result.to_dict()
 
 
 def install(app: FastAPI, meter: Meter) -> None:
@@ -83,11 +84,11 @@ async def while_connected(
     finally:
         gone.cancel()
         work.cancel()  # reaches the pairs that wait for the model and takes them out of the line
-    told = work.result()
-    for each in told:
+    answered = work.result()
+    for each in answered:
         if isinstance(each, BaseException) and not isinstance(each, Exception):
             raise each
-    return told
+    return answered
 
 
 async def _disconnected(request: Request) -> None:
@@ -96,15 +97,17 @@ async def _disconnected(request: Request) -> None:
         pass
 
 
-def _line(name: str, told: dict[str, Any] | Exception) -> dict[str, Any]:
-    if isinstance(told, Problem):
-        return {"id": name, "error": told.detail}
-    if isinstance(told, Exception):
-        log.error("a pair of a batch failed", exc_info=told)
+def _line(name: str, answered: dict[str, Any] | Exception) -> dict[str, Any]:
+    if isinstance(answered, ReplyError):
+        answered = no_reply(answered)
+    if isinstance(answered, Problem):
+        return {"id": name, "error": answered.detail}
+    if isinstance(answered, Exception):
+        log.error("a pair of a batch failed", exc_info=answered)
         return {"id": name, "error": "something went wrong here; the server's log says what"}
-    return {"id": name, **told}
+    return {"id": name, **answered}
 
 
-def _told(answer: Answer) -> dict[str, Any]:
+def _as_json(answer: Answer) -> dict[str, Any]:
     """The result with its picture."""
     return answer.result.to_dict() | {"heatmap": base64.b64encode(encode_image(answer.picture())).decode("ascii")}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
@@ -11,6 +12,9 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
+from spotchange.errors import ReplyError
+
+log = logging.getLogger(__name__)
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER = "1"  # seconds; a full line of pairs is worked off about as fast
 
@@ -47,6 +51,12 @@ def no_place() -> Problem:
     return Problem(503, "no-place", "every place is taken; try again in a moment", headers={"Retry-After": RETRY_AFTER})
 
 
+def no_reply(error: ReplyError) -> Problem:
+    """The model that was asked gave no usable answer; which model, and where it runs, is for the log."""
+    log.warning("a pair has no answer: %s", error.message)
+    return Problem(502, "no-reply", "the model gave no usable answer to this pair")
+
+
 def install(app: FastAPI) -> None:
     """Turn every exception of an app into a problem."""
 
@@ -61,8 +71,12 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(RequestValidationError)
     async def _invalid(_: Request, error: RequestValidationError) -> JSONResponse:
         found = [{"where": ".".join(map(str, each["loc"])), "detail": each["msg"]} for each in error.errors()]
-        told = "; ".join(f"{each['where']}: {each['detail']}" for each in found)
-        return problem_response(422, "invalid-request", told, errors=found)
+        detail = "; ".join(f"{each['where']}: {each['detail']}" for each in found)
+        return problem_response(422, "invalid-request", detail, errors=found)
+
+    @app.exception_handler(ReplyError)
+    async def _no_reply(_: Request, error: ReplyError) -> JSONResponse:
+        return no_reply(error).response()
 
     @app.exception_handler(Exception)
     async def _unexpected(_: Request, __: Exception) -> JSONResponse:

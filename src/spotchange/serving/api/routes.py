@@ -65,7 +65,7 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
 def caption_router(answering: Answering) -> APIRouter:
     """The routes that look at pictures."""
     checked = [known_parameters("threshold", "ignore", "heatmap")]
-    responses = problems(400, 401, 403, 408, 413, 415, 421, 422, 429, 500, 503)
+    responses = problems(400, 401, 403, 408, 413, 415, 421, 422, 429, 500, 502, 503)
     router = APIRouter(prefix="/v1", responses=responses, dependencies=checked)
 
     @router.post(

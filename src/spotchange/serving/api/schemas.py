@@ -55,6 +55,7 @@ class CaptionOut(BaseModel):
                 "change_score": 0.9731,
                 "change_type": "drop",
                 "alternatives": [{"text": "the big red shiny block is gone", "score": -0.31}],
+                "differences": [],
                 "regions": [{"image": "before", "box": [120, 64, 48, 52], "score": 0.94}],
                 "familiarity": 0.81,
                 "source": "model",
@@ -77,6 +78,7 @@ class CaptionOut(BaseModel):
     change_score: float
     change_type: str | None
     alternatives: list[AlternativeOut]
+    differences: list[str] = Field(description="every single difference, where all were asked for")
     regions: list[RegionOut]
     familiarity: float | None
     source: str = Field(description="who answered: model, pixels, or another answerer's kind")

@@ -6,18 +6,21 @@ never grows without bound; whoever goes away gives theirs back.
 
 from __future__ import annotations
 
+import ctypes
+import ctypes.util
 import logging
+import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Protocol
 
 from spotchange.answering import Answer, Answerer, CaptionOptions, ImagePair
-from spotchange.serving.engine.memory import give_back_memory
 
 LARGE_PAIR = 20_000_000  # pixels of both pictures; two of 3840 x 2160 are smaller
 IDLE_SECONDS = 1.0  # without work, until memory is given back
@@ -37,7 +40,7 @@ class NoPlaceError(Exception):
 
 
 @dataclass(eq=False)
-class _Job:
+class _QueuedPair:
     pair: ImagePair
     options: CaptionOptions
     future: Future[Answer] = field(default_factory=Future)
@@ -67,7 +70,7 @@ class Batcher:
         self._batch_size = batch_size
         self._window_seconds = window_seconds
         self._observer = observer
-        self._waiting: deque[_Job] = deque()
+        self._waiting: deque[_QueuedPair] = deque()
         self._changed = threading.Condition()
         self._closing = False
         self._worked = False  # since memory was last given back
@@ -98,7 +101,7 @@ class Batcher:
 
     def submit(self, pair: ImagePair, options: CaptionOptions) -> Future[Answer]:
         """The answer to come; cancelling the future takes the pair out of the line."""
-        job = _Job(pair.load(), options)
+        job = _QueuedPair(pair.load(), options)
         job.future.add_done_callback(lambda future: self._forget(job) if future.cancelled() else None)
         with self._changed:
             if self._closing:
@@ -114,14 +117,14 @@ class Batcher:
             self._changed.notify_all()
         self._thread.join()
 
-    def _forget(self, job: _Job) -> None:
+    def _forget(self, job: _QueuedPair) -> None:
         with self._changed:
             if job in self._waiting:
                 self._waiting.remove(job)
 
     def _run(self) -> None:
         while True:
-            jobs: list[_Job] = []
+            jobs: list[_QueuedPair] = []
             try:
                 jobs = self._collect()
                 if jobs:
@@ -134,7 +137,7 @@ class Batcher:
                     if not job.future.done():
                         job.future.set_exception(error if isinstance(error, Exception) else RuntimeError("stopped"))
 
-    def _collect(self) -> list[_Job]:
+    def _collect(self) -> list[_QueuedPair]:
         """The next batch: small pairs before large ones."""
         with self._changed:
             while not self._waiting and not self._closing:
@@ -155,7 +158,7 @@ class Batcher:
         # From here on a job cannot be cancelled any more; those that were are left out.
         return [job for job in taken if job.future.set_running_or_notify_cancel()]
 
-    def _next(self) -> list[_Job]:
+    def _next(self) -> list[_QueuedPair]:
         """The small pair that waited longest and those behind it; a large one alone, if it has waited or none is small.
 
         Large pairs are held back rather than first come, first served: a few of them would make everyone wait.
@@ -166,7 +169,7 @@ class Batcher:
             return [large]
         return [job for job in small if job.options == small[0].options][: self._batch_size]
 
-    def _answer(self, jobs: list[_Job]) -> None:
+    def _answer(self, jobs: list[_QueuedPair]) -> None:
         started = time.perf_counter()
         self._worked = True
         try:
@@ -189,3 +192,25 @@ class Batcher:
             return
         if self._observer is not None:
             self._observer.batch_done(len(jobs), time.perf_counter() - started)
+
+
+@cache
+def _trim() -> Callable[[int], int] | None:
+    if sys.platform != "linux":
+        return None
+    try:
+        trim: Callable[[int], int] = ctypes.CDLL(ctypes.util.find_library("c") or "libc.so.6").malloc_trim
+    except (OSError, AttributeError):  # another C library than glibc
+        return None
+    return trim
+
+
+def give_back_memory() -> None:
+    """Return free memory to the system, where the C library can.
+
+    A batch of sixteen pairs needs a few hundred megabytes for a moment. The C library keeps freed memory for later,
+    for every thread anew, so a server under load seems to grow; asked to, it gives it back.
+    """
+    trim = _trim()
+    if trim is not None:
+        trim(0)

@@ -9,8 +9,9 @@ from html import escape
 from PIL import Image
 
 from spotchange.answering import Answer, CaptionOptions, ImagePair
+from spotchange.errors import ReplyError
 from spotchange.reports.pair_view import marked_pictures, pair_view
-from spotchange.serving.api.problems import Problem, no_place
+from spotchange.serving.api.problems import Problem, no_place, no_reply
 from spotchange.serving.api.uploads import check_picture, read_checked_pair
 from spotchange.serving.engine.queue import Batcher, NoPlaceError
 from spotchange.serving.settings import ServerSettings
@@ -54,6 +55,8 @@ class PageAnswers:
             return self._batcher.submit(pair, CaptionOptions()).result(timeout=LONGEST_WAIT)
         except NoPlaceError:
             raise
+        except ReplyError as error:
+            raise no_reply(error) from None
         except Exception as error:
             log.error("a pair from the page failed", exc_info=error)
             raise Problem(500, "", UNEXPECTED) from None
@@ -71,7 +74,7 @@ def answer_html(answer: Answer, *, extra: str = "") -> str:
         f'<p class="sc-line"><span class="sc-verdict sc-verdict-{word}">{word}{kind}</span>'
         f'<span class="sc-score">change score {result.change_score:.2f}'
         f'<span class="sc-bar" aria-hidden="true"><i style="width:{percent}%"></i></span></span></p>'
-        f'<p class="sc-sentence">{escape(_sentence(result.caption))}</p>{warnings}{extra}'
+        f'<p class="sc-sentence">{escape(_sentence(result.caption))}</p>{_differences(answer)}{warnings}{extra}'
         f"{pair_view(answer)}"
         f"<h2>Where</h2>{marked_pictures(answer)}"
         f"{_alternatives(answer)}"
@@ -102,6 +105,11 @@ def table_html(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return f'<div class="sc-scroll">{table}</div>'
 
 
+def _differences(answer: Answer) -> str:
+    items = "".join(f"<li>{escape(_sentence(each))}</li>" for each in answer.result.differences)
+    return f"<ul>{items}</ul>" if items else ""
+
+
 def _alternatives(answer: Answer) -> str:
     if not answer.result.alternatives:
         return ""
@@ -112,9 +120,15 @@ def _alternatives(answer: Answer) -> str:
     return f"<h2>Other ways the model put it</h2><ol>{items}</ol>"
 
 
+_BY = {
+    "pixels": "by comparing pixels",
+    "recognition": "by comparing the photos, with the names of everyday things that two recognisers are sure of,",
+}
+
+
 def _how(answer: Answer) -> str:
     result = answer.result
-    by = "by comparing pixels" if result.source == "pixels" else f"by the model {escape(result.model)}"
+    by = _BY.get(result.source, f"by the model {escape(result.model)}")
     familiar = "" if result.familiarity is None else f", familiarity {result.familiarity:.2f}"
     return f"Answered {by} in {1000 * result.seconds:.0f} ms{familiar}."
 

@@ -39,9 +39,8 @@ def make_page(model: str, batcher: Batcher, settings: ServerSettings) -> tuple[F
 
     from spotchange.serving.page.batch import batch_tab
     from spotchange.serving.page.files import confine
-    from spotchange.serving.page.made_scenes import can_draw_scenes
     from spotchange.serving.page.pair import examples_folder, pair_tab
-    from spotchange.serving.page.scene import scene_tab
+    from spotchange.serving.page.scene_tab import can_draw_scenes, scene_tab
 
     answers = PageAnswers(batcher, settings)
     with gr.Blocks(title=TITLE, analytics_enabled=False, delete_cache=(60, KEPT_SECONDS)) as blocks:

@@ -16,7 +16,7 @@ from spotchange.config.ablation import PREVIOUS, Ablation
 from spotchange.config.base import apply_override
 from spotchange.config.training import Recipe
 from spotchange.files import load_json, recover_folder, write_text
-from spotchange.training.checkpoints import BEST, LAST
+from spotchange.models.weights.description import BEST, LAST
 from spotchange.training.log import read_log
 from spotchange.training.stopping import StopRequest
 
@@ -93,7 +93,7 @@ class Job:
 
 
 @dataclass(kw_only=True)
-class Row:
+class CellResult:
     """What one cell reached: a value for every seed, by column."""
 
     cell: str
@@ -144,11 +144,11 @@ def run_jobs(jobs: list[Job], run_stage: RunStage, *, stop: StopRequest, device:
     return True
 
 
-def collect(ablation: Ablation, out: Path) -> list[Row]:
+def collect(ablation: Ablation, out: Path) -> list[CellResult]:
     """Numbers of the best checkpoints, on the test pairs or on validation, from the logs that the runs left."""
     rows = []
     for cell, settings in ablation.cells.items():
-        row = Row(cell=cell, changes=settings.changes)
+        row = CellResult(cell=cell, changes=settings.changes)
         for seed in ablation.seeds_of(cell):
             found: dict[str, float] = {}
             for job in _chain(ablation, cell, seed, out):
@@ -160,7 +160,7 @@ def collect(ablation: Ablation, out: Path) -> list[Row]:
     return rows
 
 
-def rank_correlation(rows: list[Row], columns: tuple[str, str]) -> float | None:
+def rank_correlation(rows: list[CellResult], columns: tuple[str, str]) -> float | None:
     """Spearman's rho of two columns over the cells that have both; None where it is not defined."""
     pairs = [(row.mean(columns[0]), row.mean(columns[1])) for row in rows]
     both = [(a, b) for a, b in pairs if a is not None and b is not None]
@@ -223,7 +223,7 @@ def _best_numbers(job: Job) -> dict[str, float]:
     return {name: value for name, value in chosen[-1].items() if isinstance(value, float)} if chosen else {}
 
 
-def comparisons(ablation: Ablation, rows: list[Row]) -> dict[tuple[str, str], dict[str, PairedTest]]:
+def comparisons(ablation: Ablation, rows: list[CellResult]) -> dict[tuple[str, str], dict[str, PairedTest]]:
     """The paired tests that the ablation asks for, by cells and column."""
     by_cell = {row.cell: row for row in rows}
     found: dict[tuple[str, str], dict[str, PairedTest]] = {}
@@ -246,7 +246,7 @@ def _file_name(cell: str) -> str:
     return "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in cell)
 
 
-def as_json(ablation: Ablation, rows: list[Row]) -> dict[str, Any]:
+def as_json(ablation: Ablation, rows: list[CellResult]) -> dict[str, Any]:
     """The table as plain values."""
     cells = [
         {

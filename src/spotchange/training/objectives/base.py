@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 from spotchange.config.objectives import DenseTruthSettings
 from spotchange.errors import ConfigError
 from spotchange.models.interface import VisualState
+from spotchange.models.weights.folder import read_weights
 from spotchange.pairs import PairBatch
 from spotchange.training.objectives.auxiliary import DenseTruth
 
@@ -75,3 +77,8 @@ class Objective(nn.Module, ABC):
 
     def after_step(self) -> None:
         """What must hold after every update of the weights."""
+
+    def take_weights(self, folder: Path) -> None:
+        """The model's weights from a folder that this stage has saved."""
+        state = read_weights(folder)
+        self.model.load_state_dict({name: value.float() for name, value in state.items()})

@@ -17,7 +17,7 @@ from spotchange.config.objectives import (
     PclPretrainSettings,
     PictureTextSettings,
 )
-from spotchange.training.objectives.adapt import AdaptObjective
+from spotchange.training.objectives.adapt import AdaptObjective, PictureTextObjective
 from spotchange.training.objectives.base import Objective
 from spotchange.training.objectives.baseline import BaselineObjective
 from spotchange.training.objectives.caption import CaptionObjective
@@ -25,7 +25,6 @@ from spotchange.training.objectives.dense import DenseObjective
 from spotchange.training.objectives.everyday import EverydayObjective
 from spotchange.training.objectives.pcl_finetune import PclFinetuneObjective
 from spotchange.training.objectives.pcl_pretrain import PclPretrainObjective
-from spotchange.training.objectives.picture_text import PictureTextObjective
 
 OBJECTIVES: dict[type, Callable[..., Objective]] = {
     DenseSettings: DenseObjective,

@@ -25,10 +25,10 @@ class DenseObjective(Objective):
         losses = self.truth(self.model, state, batch)
         results = {"loss": self.truth.weighted(losses), **losses}
         if not self.training:
-            results |= self._judge(state, batch)
+            results |= self._accuracies(state, batch)
         return results
 
-    def _judge(self, state: VisualState, batch: PairBatch) -> dict[str, Tensor]:
+    def _accuracies(self, state: VisualState, batch: PairBatch) -> dict[str, Tensor]:
         """Shares of pairs with the right kind, and with kind and every attribute right."""
         kind = self.model.change_logits(state).argmax(dim=-1)
         right = kind == batch.change_type

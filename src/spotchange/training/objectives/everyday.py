@@ -62,7 +62,7 @@ class EverydayObjective(Objective):
         }
         total = torch.stack([getattr(weights, name) * loss for name, loss in losses.items()]).sum()
         results = {"loss": total, **losses}
-        return results if self.training else results | self._judge(kinds, heat, nouns, batch)
+        return results if self.training else results | self._accuracies(kinds, heat, nouns, batch)
 
     def _mask_loss(self, heat: Tensor, batch: EverydayBatch) -> Tensor:
         assert batch.change_mask is not None
@@ -115,7 +115,7 @@ class EverydayObjective(Objective):
         said = chances.gather(1, lineage).clamp(min=1e-6, max=_SURE).log()
         return _mean_where(-said.mean(dim=1), target >= 0)
 
-    def _judge(self, kinds: Tensor, heat: Tensor, nouns: Tensor, batch: EverydayBatch) -> dict[str, Tensor]:
+    def _accuracies(self, kinds: Tensor, heat: Tensor, nouns: Tensor, batch: EverydayBatch) -> dict[str, Tensor]:
         assert batch.change_mask is not None
         known = batch.change_type >= 0
         kind = kinds.argmax(dim=-1)

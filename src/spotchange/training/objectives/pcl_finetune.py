@@ -12,8 +12,8 @@ from spotchange.config.objectives import PclFinetuneSettings
 from spotchange.errors import ConfigError
 from spotchange.pairs import PairBatch
 from spotchange.training import distributed
-from spotchange.training.objectives.mlm import hide_words, word_loss
 from spotchange.training.objectives.pcl_base import PclObjective
+from spotchange.training.objectives.pcl_losses import hide_words, word_loss
 
 
 class PclFinetuneObjective(PclObjective):
@@ -50,14 +50,14 @@ class PclFinetuneObjective(PclObjective):
             results = word_loss(logits, ids, hidden.chosen, summed=summed)
         if self.settings.judging:
             # Pictures saw no words on the way, so judging reads what it reads without a sentence.
-            judged = self._judge(
-                self.model.judge_change(outputs[:, : state.tokens.shape[1]]).float(), batch.change_type
+            verified = self._verification(
+                self.model.verify_change(outputs[:, : state.tokens.shape[1]]).float(), batch.change_type
             )
-            results |= {"words": results["loss"].detach(), **judged}
-            results["loss"] = results["loss"] + self.settings.judging * judged["judging"]
+            results |= {"words": results["loss"].detach(), **verified}
+            results["loss"] = results["loss"] + self.settings.judging * verified["judging"]
         return results
 
-    def _judge(self, logits: Tensor, change_type: Tensor) -> dict[str, Tensor]:
+    def _verification(self, logits: Tensor, change_type: Tensor) -> dict[str, Tensor]:
         """Two-way, or by kind of change for a head that names kinds; pairs of unknown kind do not count."""
         kinds = logits.shape[1]
         known = change_type >= 0 if kinds == 2 else (change_type >= 0) & (change_type < kinds)

@@ -10,11 +10,17 @@ from torch import Tensor, nn
 from spotchange.config.objectives import PclPretrainSettings
 from spotchange.errors import ConfigError
 from spotchange.pairs import PairBatch
-from spotchange.training.objectives.fda import aligned_scores, alignment_loss
-from spotchange.training.objectives.fgvc import class_losses
-from spotchange.training.objectives.mlm import hide_words, word_loss
-from spotchange.training.objectives.mvcl import HiddenCells, cell_loss, hide_cells
 from spotchange.training.objectives.pcl_base import PclObjective
+from spotchange.training.objectives.pcl_losses import (
+    HiddenCells,
+    aligned_scores,
+    alignment_loss,
+    cell_loss,
+    class_losses,
+    hide_cells,
+    hide_words,
+    word_loss,
+)
 from spotchange.training.sources.tasks import CLASSES, FDA, MLM, MVCL, TaskBatch
 
 _FIXED = 7  # seed of what is hidden in validation, so that losses of different steps compare

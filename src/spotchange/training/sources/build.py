@@ -19,6 +19,7 @@ from spotchange.config.sources import (
     StreamSource,
 )
 from spotchange.config.training import Recipe
+from spotchange.config.vlm import ChatModelSettings
 from spotchange.data.caches.features import FACTS, read_facts
 from spotchange.errors import ConfigError
 from spotchange.everyday.kinds import SHARES
@@ -27,17 +28,17 @@ from spotchange.training.augmentation.augment import augment
 from spotchange.training.augmentation.symmetries import PlaceWords, mirror_and_turn
 from spotchange.training.sources.classes import ImageClasses, classes_of_features, classes_of_folder
 from spotchange.training.sources.combined import Augmented, Mixture
-from spotchange.training.sources.everyday import EverydayPairs
 from spotchange.training.sources.extraction import FrozenBackbone, scene_features
 from spotchange.training.sources.features import FeatureFolder
 from spotchange.training.sources.folder import ImageFolder
+from spotchange.training.sources.generated.kept import KeptScenes
+from spotchange.training.sources.generated.live import EverydayPairs, LiveScenes
+from spotchange.training.sources.generated.single_images import ImageTexts
 from spotchange.training.sources.interface import Batches, HeldOut, NegativePlan, RunContext, Source
-from spotchange.training.sources.kept_scenes import KeptScenes
-from spotchange.training.sources.pictures import ImageTexts
-from spotchange.training.sources.scenes import LiveScenes
 from spotchange.training.sources.tasks import PretrainingTasks
 
 if TYPE_CHECKING:
+    from spotchange.training.sources.chat import ChatSource
     from spotchange.training.start import Start
 
 PlainSettings = StreamSource | DatasetSource | FeatureSource | EverydaySource
@@ -52,14 +53,19 @@ def run_context(recipe: Recipe, start: Start, *, device: torch.device, rank: int
 
 def training_batches(recipe: Recipe, run: RunContext) -> Batches:
     """Endless training batches for this process, augmented if the recipe says so."""
+    return training_source(recipe).batches(run, pairs_per_batch(recipe, run.processes))
+
+
+def pairs_per_batch(recipe: Recipe, processes: int) -> int:
+    """Pairs that one process computes at a time."""
     stage = recipe.stage
-    pairs, odd = divmod(stage.pairs_per_step, stage.accumulate * run.processes)
+    pairs, odd = divmod(stage.pairs_per_step, stage.accumulate * processes)
     if odd:
         raise ConfigError(
             f"stage.pairs_per_step {stage.pairs_per_step} does not split into {stage.accumulate} parts "
-            f"for each of {run.processes} processes"
+            f"for each of {processes} processes"
         )
-    return training_source(recipe).batches(run, pairs)
+    return pairs
 
 
 def held_out_pairs(recipe: Recipe, run: RunContext) -> HeldOut | None:
@@ -104,6 +110,21 @@ def training_source(recipe: Recipe) -> Source:
 def pairs_of(data: AnySettings, *, for_validation: bool = False) -> Source:
     """The data as they are; `for_validation` says that they were named for it, so that their own pairs are meant."""
     return _mixed(data, partial(_pairs, for_validation=for_validation))
+
+
+def chat_source(
+    recipe: Recipe, data: AnySettings, *, split: str | None, device: torch.device, rank: int, processes: int
+) -> ChatSource:
+    """The recipe's data as conversations; `split` names the split that validation reads, None: the usual one."""
+    from spotchange.training.sources.chat import FolderChats, SceneChats, modelless_start
+
+    assert isinstance(recipe.model, ChatModelSettings)
+    if isinstance(data, StreamSource):
+        start = modelless_start(recipe.model)
+        return SceneChats(pairs_of(data), run_context(recipe, start, device=device, rank=rank, processes=processes))
+    if isinstance(data, DatasetSource):
+        return FolderChats(data, held_out_split=split or "val", seed=recipe.seed, rank=rank, processes=processes)
+    raise ConfigError(f"a vision-language model reads generated scenes or a data set, not data.kind {data.kind}")
 
 
 def scenes_of(data: AnySettings) -> StreamSource:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+import pickle
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from spotchange.cluster import ClusterOptions, Work, in_order, pieces, run_on_ray
 from spotchange.config.sources import DatasetSource, StreamSource
 from spotchange.data.caches.features import FeatureFacts, FeatureRow, Task, write_features
 from spotchange.data.caches.flatfile import FlatFile
@@ -20,11 +22,12 @@ from spotchange.data.caches.index import RowIndex
 from spotchange.data.caches.reader import pair_up
 from spotchange.data.metadata import numbered_classes
 from spotchange.data.protocols import get_protocol
-from spotchange.errors import ConfigError
+from spotchange.errors import ConfigError, InputError
 from spotchange.language.descriptions import describe_picture, object_classes
 from spotchange.language.writer import captions_text, write_captions
 from spotchange.models.vision.preprocess import Preprocessor
 from spotchange.models.vision.resnet import GridNetwork, frozen_network
+from spotchange.models.weights.transformers_import import import_transformers
 from spotchange.scene import ATTRIBUTE_NAMES, ATTRIBUTE_VALUES, BEFORE, SHAPE, SceneBatch
 from spotchange.scenes.export import object_boxes
 from spotchange.scenes.pictures import draw_pictures
@@ -40,6 +43,7 @@ _SMALLEST_CROP = 8  # pixels: an object that shows less is hardly seen
 _CROP_MARGIN = 0.25
 
 Part = tuple[np.ndarray, list[FeatureRow]]
+Span = tuple[int, int]  # numbers from the first to before the second
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +72,10 @@ class FrozenBackbone:
             bf16=bf16 or device.startswith("cuda"),
         )
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """On its way to a worker: the network's classes lie in transformers, which has to be imported with care."""
+        return _unpacked, (pickle.dumps(vars(self)),)
+
     @torch.inference_mode()
     def see(self, pictures: Tensor) -> np.ndarray:
         """Bytes (pictures, 3, H, W) to float16 (pictures, cells, channels)."""
@@ -91,6 +99,11 @@ class FrozenBackbone:
         )
 
 
+def _unpacked(content: bytes) -> FrozenBackbone:
+    import_transformers()
+    return FrozenBackbone(**pickle.loads(content))
+
+
 def scene_features(
     out: Path,
     backbone: FrozenBackbone,
@@ -100,60 +113,126 @@ def scene_features(
     scenes: int,
     seed: int,
     advance: Callable[[int], None] = lambda done: None,
+    cluster: ClusterOptions | None = None,
 ) -> FeatureFacts:
     """Features of generated scenes: pairs, described pictures, or objects cut out with their classes."""
-    kinds: dict[Task, Callable[..., tuple[Tensor, list[FeatureRow]]]] = {
-        "pairs": partial(_pair_rows, plain=source.sentences == "plain"),
-        "single": _described_rows,
-        "classes": _object_rows,
-    }
-    rows_of = kinds[task]
-    world = World(source.scene_settings(), seed=world_seed(seed), device=backbone.device)
+    work = _SceneWork(backbone=backbone, source=source, task=task, seed=seed)
+    step = _SCENES_AT_ONCE[backbone.device.partition(":")[0]]
+    spans = [(start, min(start + step, scenes)) for start in range(0, scenes, step)]
 
     def parts() -> Iterator[Part]:
         first = 0
-        step = _SCENES_AT_ONCE[backbone.device.partition(":")[0]]
-        for start in range(0, scenes, step):
-            batch = world.scenes(np.arange(start, min(start + step, scenes)))
-            height, width = backbone.preprocessor.image_size
-            images, ids = draw_pictures(
-                batch,
-                source.scene_settings().look,
-                seed=world.seed,
-                width=width,
-                height=height,
-                quality=source.quality,
-                device=backbone.device,
-            )
-            pictures, rows = rows_of(batch, images, ids, world.seed, first)
-            first += len(pictures)
-            yield backbone.see(pictures), rows
-            advance(len(batch))
+        for (start, end), (features, rows) in zip(spans, _run(work, spans, cluster), strict=True):
+            yield features, [replace(row, before=row.before + first, after=row.after + first) for row in rows]
+            first += len(features)
+            advance(end - start)
 
     return write_features(out, backbone.facts(task, paired=task == "pairs"), parts())
 
 
 def dataset_features(
-    out: Path, backbone: FrozenBackbone, source: DatasetSource, *, advance: Callable[[int], None] = lambda done: None
+    out: Path,
+    backbone: FrozenBackbone,
+    source: DatasetSource,
+    *,
+    advance: Callable[[int], None] = lambda done: None,
+    cluster: ClusterOptions | None = None,
 ) -> FeatureFacts:
     """Features of a data set's split, for the task its settings name."""
-    height, width = backbone.preprocessor.image_size
-    folder = open_cache(source.path, source.split, height=height, width=width, cache_dir=source.cache)
-    index, file = RowIndex(folder), FlatFile(folder / "pictures.bin")
+    work = _PictureWork(backbone=backbone, source=source)
+    folder, file, size = work.cache()
+    index = RowIndex(folder)
     units = pair_up(index)
     rows = _dataset_rows(source, index, units.ravel(), backbone.grid)
-    step = _PICTURES_AT_ONCE[backbone.device.partition(":")[0]]
-    size = 3 * height * width
+    step, pictures = _PICTURES_AT_ONCE[backbone.device.partition(":")[0]], len(file) // size
+    spans = [(first, min(first + step, pictures)) for first in range(0, pictures, step)]
 
     def parts() -> Iterator[Part]:
-        for first in range(0, len(file) // size, step):
-            count = min(step, len(file) // size - first)
-            pictures = torch.empty(count, 3, height, width, dtype=torch.uint8)
-            file.read_into(first * size, pictures.numpy())
-            yield backbone.see(pictures), rows if first == 0 else []
-            advance(count)
+        for (first, end), (features, _) in zip(spans, _run(work, spans, cluster), strict=True):
+            yield features, rows if first == 0 else []
+            advance(end - first)
 
     return write_features(out, backbone.facts(source.task, paired=units.shape[1] == 2), parts())
+
+
+def _run(work: Work, spans: list[Span], cluster: ClusterOptions | None) -> Iterator[Part]:
+    """Parts in the order of their spans."""
+    if cluster is None:
+        yield from work.start()(spans)
+        return
+    for parts in in_order(run_on_ray(work, dict(enumerate(pieces(spans, 1))), cluster)):
+        yield from parts
+
+
+@dataclass(frozen=True, kw_only=True)
+class _SceneWork:
+    """Spans of scene numbers to features and rows that number the pictures of their span."""
+
+    backbone: FrozenBackbone
+    source: StreamSource
+    task: Task
+    seed: int
+
+    def start(self) -> Callable[[Sequence[Span]], Iterator[Part]]:
+        kinds: dict[Task, Callable[..., tuple[Tensor, list[FeatureRow]]]] = {
+            "pairs": partial(_pair_rows, plain=self.source.sentences == "plain"),
+            "single": _described_rows,
+            "classes": _object_rows,
+        }
+        rows_of, settings = kinds[self.task], self.source.scene_settings()
+        height, width = self.backbone.preprocessor.image_size
+        device = self.backbone.device
+        world = World(settings, seed=world_seed(self.seed), device=device)
+
+        def parts(spans: Sequence[Span]) -> Iterator[Part]:
+            for start, end in spans:
+                batch = world.scenes(np.arange(start, end))
+                images, ids = draw_pictures(
+                    batch,
+                    settings.look,
+                    seed=world.seed,
+                    width=width,
+                    height=height,
+                    quality=self.source.quality,
+                    device=device,
+                )
+                pictures, rows = rows_of(batch, images, ids, world.seed, 0)
+                yield self.backbone.see(pictures), rows
+
+        return parts
+
+    def failed(self, item: Span, reason: str) -> Part:
+        raise InputError(f"scenes {item[0]} to {item[1] - 1}: {reason}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _PictureWork:
+    """Spans of a data set's pictures to features; each machine keeps decoded pictures of its own."""
+
+    backbone: FrozenBackbone
+    source: DatasetSource
+
+    def cache(self) -> tuple[Path, FlatFile, int]:
+        """Where decoded pictures lie, the file they are in, and the bytes of one."""
+        height, width = self.backbone.preprocessor.image_size
+        source = self.source
+        folder = open_cache(source.path, source.split, height=height, width=width, cache_dir=source.cache)
+        return folder, FlatFile(folder / "pictures.bin"), 3 * height * width
+
+    def start(self) -> Callable[[Sequence[Span]], Iterator[Part]]:
+        _, file, size = self.cache()
+        height, width = self.backbone.preprocessor.image_size
+
+        def parts(spans: Sequence[Span]) -> Iterator[Part]:
+            for first, end in spans:
+                pictures = torch.empty(end - first, 3, height, width, dtype=torch.uint8)
+                file.read_into(first * size, pictures.numpy())
+                yield self.backbone.see(pictures), []
+
+        return parts
+
+    def failed(self, item: Span, reason: str) -> Part:
+        raise InputError(f"pictures {item[0]} to {item[1] - 1}: {reason}")
 
 
 def _dataset_rows(

@@ -21,11 +21,11 @@ from spotchange.errors import ConfigError, DataError
 from spotchange.locks import only_one_process
 from spotchange.models.vision.resnet import frozen_network
 from spotchange.pairs import PairBatch
+from spotchange.training.sources.generated.live import check_even
 from spotchange.training.sources.interface import HeldOut, NegativePlan, Negatives, RunContext
 from spotchange.training.sources.memory import fits_on
 from spotchange.training.sources.negatives import StoredNegatives, WrittenNegatives
 from spotchange.training.sources.order import EpochOrder
-from spotchange.training.sources.scenes import check_even
 
 
 @dataclass(frozen=True, kw_only=True)

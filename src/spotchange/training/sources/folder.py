@@ -169,17 +169,10 @@ class FolderBatches:
             folder, tokenizer=tokenizer, max_words=max_words, grid=grid, protocol=protocol, pin_memory=pin_memory
         )
         self.change_types = self._reader.change_types
-        self.units = self._reader.units.reshape(-1, 1) if unit == "sentences" else self._reader.units
-        self.paired = self.units.shape[1] == 2
         self.shares_before = False  # rows of a scene name the same file in published sets, which nobody promises
-        if not len(self.units):
+        if not len(self._reader.units):
             raise DataError(f"{data_dir} has no readable pair in '{split}'")
-        if batch < 1 or batch % self.units.shape[1]:
-            raise ConfigError(f"a batch of {batch} pairs does not hold change and distractor pairs in equal number")
-        self._visits: Numbers = self.units
-        self._sentence: Numbers | None = None
-        if unit != "pairs":
-            self._visits, self._sentence = self._every_sentence()
+        self._choose_units(unit, batch)
         self._order = EpochOrder(
             len(self._visits),
             batch // self.units.shape[1],
@@ -248,6 +241,17 @@ class FolderBatches:
         self._forget_ahead()
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def _choose_units(self, unit: Unit, batch: int) -> None:
+        """What an epoch visits: units, or units once for each of their sentences."""
+        self.units = self._reader.units.reshape(-1, 1) if unit == "sentences" else self._reader.units
+        self.paired = self.units.shape[1] == 2
+        if batch < 1 or batch % self.units.shape[1]:
+            raise ConfigError(f"a batch of {batch} pairs does not hold change and distractor pairs in equal number")
+        self._visits: Numbers = self.units
+        self._sentence: Numbers | None = None
+        if unit != "pairs":
+            self._visits, self._sentence = self._every_sentence()
 
     def _forget_ahead(self) -> None:
         for future in self._ahead.values():

@@ -15,7 +15,7 @@ from spotchange.errors import ConfigError
 from spotchange.language import TOKENS
 from spotchange.language.phrases import MAX_WORDS
 from spotchange.pairs import PairBatch
-from spotchange.training.sources.retokenise import WordTable
+from spotchange.training.sources.generated.retokenise import WordTable
 
 if TYPE_CHECKING:
     from spotchange.training.start import Start
@@ -85,7 +85,8 @@ class RunContext:
 class HeldOut:
     """Pairs that training never sees."""
 
-    batches: list[PairBatch]
+    batches: list[Any]
+    """`PairBatch`es, or `ChatBatch`es for a vision-language model."""
     references: list[list[str]]
     """Sentences about each pair, in the order of the batches."""
     check: Callable[[list[str]], list[bool]] | None = None

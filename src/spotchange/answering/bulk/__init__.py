@@ -1,0 +1,1 @@
+"""Many pairs to result lines: on one machine or a cluster, resumable by fingerprint."""

@@ -1,0 +1,87 @@
+"""What an answer was made from, as a short text: the two files, whoever answered, and how it was asked.
+
+Answers of an earlier run are used again only under the same fingerprint.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from spotchange import __version__
+from spotchange.answering.build import ANSWERERS, model_folder
+from spotchange.answering.interface import CaptionOptions
+from spotchange.models.weights.bundled import BUNDLED
+from spotchange.storage import StorePath
+
+DIGITS = 32
+_TOLD_BY_NO_ANSWER = (
+    "README.md",
+    "recipe.yaml",
+    "reliability.svg",
+    "training_heads.safetensors",
+    "modeling_spotchange.py",
+)
+
+
+def asked_fingerprint(
+    model: str | os.PathLike[str],
+    model_options: Mapping[str, Any],
+    options: CaptionOptions,
+    *,
+    signature: str | None = None,
+) -> str:
+    """Of everything but the pictures: this version, the model's files, the options.
+
+    `signature` is what the answerer itself says its answers depend on: a prompt file may change under its name.
+    """
+    name = os.fspath(model)
+    is_folder = name == BUNDLED or name.partition(":")[0] not in ANSWERERS
+    answers = _folder_digest(model_folder(name)) if is_folder else signature or _unloaded(name, model_options)
+    text = json.dumps([__version__, answers, dict(model_options), asdict(options)], sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:DIGITS]
+
+
+def _unloaded(name: str, model_options: Mapping[str, Any]) -> str:
+    """Of an answerer that runs elsewhere: its name, and the content of what the name and the options point to."""
+    folder = Path(name.partition(":")[2])
+    parts = [name, _folder_digest(folder) if name.partition(":")[2] and folder.is_dir() else ""]
+    parts += [
+        digest.hex() for value in model_options.values() if (digest := _file_digest(Path(str(value)))) is not None
+    ]
+    return "+".join(parts)
+
+
+def pair_fingerprint(asked: str, before: Path, after: Path) -> str | None:
+    """Of a pair asked about in that way; None where a file cannot be read."""
+    digest = hashlib.sha256(asked.encode())
+    for path in (before, after):
+        found = _file_digest(path)
+        if found is None:
+            return None
+        digest.update(found)
+    return digest.hexdigest()[:DIGITS]
+
+
+def _folder_digest(folder: Path) -> str:
+    digest = hashlib.sha256()
+    for path in sorted(path for path in folder.iterdir() if path.is_file() and path.name not in _TOLD_BY_NO_ANSWER):
+        digest.update(path.name.encode("utf-8", "surrogateescape") + b"\0" + (_file_digest(path) or b""))
+    return digest.hexdigest()
+
+
+def _file_digest(path: Path) -> bytes | None:
+    try:
+        if isinstance(path, StorePath):
+            return path.digest()
+        if not path.is_file():
+            return None
+        with path.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").digest()
+    except (OSError, ValueError):
+        return None

@@ -1,0 +1,229 @@
+"""Pieces of work on Ray Data: a pool of workers, streaming, back-pressure; and what is done when workers die.
+
+Ray starts a dead worker anew and gives it the piece again, once. A piece that is lost then is looked at item by item,
+each alone in a worker: an item whose worker dies once more becomes an error, all others are answered. The process that
+started the run takes all results, so nothing is written by a worker that may die, and nothing twice.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import pickle
+import re
+import socket
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from spotchange import __version__
+from spotchange.cluster.work import ClusterOptions, Piece, Work
+from spotchange.errors import InputError, SpotchangeError
+
+DIED = "the worker that looked at it died, also with it alone (out of memory, or a crash of a library)"
+QUEUED = 2  # pieces a worker has at hand: it never waits for the next one
+SECONDS_TO_ANSWER = 5.0  # of an address, before it counts as wrong
+_NO_MODULE = re.compile(r"No module named '(\w+)")
+
+
+class _ResultsLost(Exception):
+    """Ray could not deliver: a node took results along, or no worker can start."""
+
+
+def run(
+    work: Work, wanted: dict[int, Piece], options: ClusterOptions, started: Callable[[int], None]
+) -> Iterator[tuple[int, list[Any]]]:
+    """See `run_on_ray`."""
+    missing = dict(wanted)
+    with _connected(options):
+        from ray import cloudpickle  # so that what a notebook defines travels too
+
+        packed = cloudpickle.dumps(work)
+        workers = _count_workers(options)
+        started(workers)
+        complete = False
+        while missing and not complete:
+            left = len(missing)
+            try:
+                for number, results in _stream(packed, missing, options, workers, retries=1):
+                    del missing[number]
+                    yield number, results
+                complete = True
+            except _ResultsLost as error:
+                if len(missing) == left:  # not even one piece more: it would be the same again
+                    raise _explained(error) from error
+        singles = {(number, place): item for number, piece in missing.items() for place, item in enumerate(piece)}
+        alone: dict[int, Piece] = {each: [item] for each, item in enumerate(singles.values())}
+        found = dict(_stream(packed, alone, options, workers, retries=0))
+        answers = iter(
+            [found[each][0] if each in found else work.failed(item, DIED) for each, (item,) in alone.items()]
+        )
+        for number, piece in missing.items():
+            yield number, [next(answers) for _ in piece]
+
+
+def _stream(
+    packed: bytes, wanted: dict[int, Piece], options: ClusterOptions, workers: int, *, retries: int
+) -> Iterator[tuple[int, list[Any]]]:
+    """Pieces through a pool of workers; those that are lost with their worker are left out."""
+    if not wanted:
+        return
+    import ray
+
+    rows = [{"number": number, "piece": pickle.dumps(piece)} for number, piece in wanted.items()]
+    size = min(workers, len(rows))
+    with _data_settings(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about Ray's own next version
+        results = ray.data.from_items(rows, override_num_blocks=len(rows)).map_batches(
+            _Worker,
+            batch_size=1,
+            batch_format="numpy",
+            compute=ray.data.ActorPoolStrategy(size=size, max_tasks_in_flight_per_actor=QUEUED if retries else 1),
+            fn_constructor_args=(packed, __version__),
+            num_cpus=1,
+            num_gpus=options.gpus_per_worker or None,
+            max_restarts=-1,
+            max_task_retries=retries,
+        )
+        try:
+            for batch in results.iter_batches(batch_size=None, batch_format="numpy"):
+                for number, content in zip(batch["number"], batch["results"], strict=True):
+                    outcome = pickle.loads(content)
+                    if isinstance(outcome, Exception):
+                        raise outcome
+                    yield int(number), outcome
+        except ray.exceptions.RayError as error:
+            raise _ResultsLost(str(error)) from error
+
+
+class _Worker:
+    """In a process of the cluster: does the work, and lets nothing but death stop it."""
+
+    def __init__(self, packed: bytes, version: str) -> None:
+        self.problem: Exception | None = None
+        if version != __version__:
+            hint = "install the same version on every machine"
+            self.problem = InputError(f"the cluster has spotchange {__version__}, this machine {version}", hint=hint)
+            return
+        try:
+            self.do = pickle.loads(packed).start()
+        except Exception as error:
+            self.problem = _portable(error)
+
+    def __call__(self, batch: dict[str, Any]) -> Iterator[dict[str, list[Any]]]:
+        for number, piece in zip(batch["number"], batch["piece"], strict=True):
+            outcome: Any = self.problem
+            if outcome is None:
+                try:
+                    outcome = list(self.do(pickle.loads(piece)))
+                except Exception as error:
+                    outcome = _portable(error)
+            yield {"number": [int(number)], "results": [pickle.dumps(outcome)]}
+
+
+def _portable(error: Exception) -> Exception:
+    """An error that can travel: what a user can repair as one line, our own mistakes with the place they came from."""
+    if isinstance(error, SpotchangeError):
+        return InputError(error.message, hint=error.hint)
+    return RuntimeError("in a worker:\n" + traceback.format_exc())
+
+
+@contextmanager
+def _connected(options: ClusterOptions) -> Iterator[None]:
+    """A cluster for the time of the block; one that this program is connected to already is used and kept."""
+    # Ray prints what dies on stdout, where only results belong; a run says itself what became of every pair.
+    os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".*")
+    import ray
+    import ray.data
+
+    if ray.is_initialized():
+        yield
+        return
+    if options.address is not None and options.address != "auto":
+        _check_address(options.address)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            ray.init(
+                address=options.address or "local",
+                include_dashboard=None if options.address else False,
+                log_to_driver=False,
+                logging_level=logging.CRITICAL,
+            )
+    except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
+        raise _not_connected(options.address, error) from error
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _check_address(address: str) -> None:
+    """Ray waits long for an address that nobody listens at."""
+    host, _, port = address.rpartition("://")[2].rpartition(":")
+    if not host or not port.isdecimal():
+        raise InputError(f"--address {address!r} is not HOST:PORT", hint="the head node prints it: ray start --head")
+    try:
+        socket.create_connection((host, int(port)), timeout=SECONDS_TO_ANSWER).close()
+    except (OSError, OverflowError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(
+            f"no Ray cluster answers at {address} ({reason})", hint="start one: ray start --head"
+        ) from error
+
+
+def _not_connected(address: str | None, error: Exception) -> InputError:
+    text = " ".join(str(error).split())
+    if "ersion mismatch" in text:
+        return InputError(
+            f"the cluster at {address} has other versions than this machine: {text}",
+            hint="the same Ray and the same Python on every machine",
+        )
+    return InputError(f"cannot use Ray at {address or 'this machine'}: {text}")
+
+
+def _count_workers(options: ClusterOptions) -> int:
+    import ray
+
+    there = ray.cluster_resources()
+    gpus, cores = there.get("GPU", 0.0), there.get("CPU", 0.0)
+    if options.gpus_per_worker and not gpus:
+        raise InputError("--gpus-per-worker: the cluster has no GPU", hint="leave it out to compute on its cores")
+    most = int(min(cores, gpus / options.gpus_per_worker)) if options.gpus_per_worker else int(cores)
+    if most < 1:
+        raise InputError(f"no room for a worker: the cluster has {cores:g} cores and {gpus:g} GPUs")
+    return min(most, options.workers or most)
+
+
+@contextmanager
+def _data_settings() -> Iterator[None]:
+    """Results in order, lost pieces left out, no bars and no reports of Ray's own."""
+    from ray.data import DataContext
+
+    logger = logging.getLogger("ray.data")
+    level, context = logger.level, DataContext.get_current()
+    ours = {"max_errored_blocks": -1, "enable_progress_bars": False, "print_on_execution_start": False}
+    theirs = {name: getattr(context, name) for name in ours}
+    ordered = context.execution_options.preserve_order
+    try:
+        logger.setLevel(logging.CRITICAL)
+        for name, value in ours.items():
+            setattr(context, name, value)
+        context.execution_options.preserve_order = True
+        yield
+    finally:
+        logger.setLevel(level)
+        for name, value in theirs.items():
+            setattr(context, name, value)
+        context.execution_options.preserve_order = ordered
+
+
+def _explained(error: _ResultsLost) -> InputError:
+    absent = _NO_MODULE.search(str(error))
+    if absent is not None:
+        hint = "the same installation on every machine"
+        return InputError(f"a machine of the cluster has no Python package '{absent[1]}'", hint=hint)
+    text = str(error).strip().splitlines()
+    return InputError(f"the cluster gave no results: {text[-1] if text else 'it ended'}")

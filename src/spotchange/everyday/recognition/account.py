@@ -1,0 +1,209 @@
+"""What happened: the comparison's changed places, and what the recognisers see there before and after."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+from spotchange.comparison import Finding
+from spotchange.everyday.language.colours import COLOURS, main_colour
+from spotchange.everyday.language.naming import Name
+from spotchange.everyday.language.nouns import ROOT
+from spotchange.everyday.recognition.detector import Detected, overlaps
+from spotchange.everyday.recognition.evidence import Chances
+from spotchange.everyday.recognition.recognisers import Recognisers
+from spotchange.everyday.recognition.traces import Mask, Traces
+from spotchange.results import Box
+
+Corners = npt.NDArray[np.floating]
+
+_PERSON = 1  # COCO's number
+LOCAL = ("moved", "appeared", "disappeared", "recoloured", "replaced")  # findings that have a place
+_MOST = 2  # changes that are told
+_NEXT = 0.35  # of the first one's size that a further one must have
+_SIDE = 0.55  # evidence that a thing is there on one side only
+_SAME = 0.45  # likeness of what is seen before and after to be the same thing
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeenChange:
+    """One thing that happened to one thing."""
+
+    kind: str | None  # of OBJECT_KINDS; None: it is not clear what
+    before: Corners | None  # where, as parts of the picture
+    after: Corners | None
+    thing: Name
+    other: Name | None = None  # what took its place
+    colour: str | None = None  # that it has now
+
+
+class Account:
+    """Tells what happened between two photos that lie on each other."""
+
+    def __init__(
+        self, before: Image.Image, after: Image.Image, mask: Mask, findings: Sequence[Finding], eyes: Recognisers
+    ) -> None:
+        self.pictures, self.eyes = (before, after), eyes
+        self.size = before.size
+        self.traces = Traces(np.asarray(before), np.asarray(after), mask)
+        self.findings = [each for each in findings if each.kind in LOCAL]
+
+    def changes(self) -> list[SeenChange]:
+        """What to tell, most important first; empty where no place is known."""
+        if not self.findings:
+            return []
+        self.detected = self.eyes.detect(self.pictures)
+        told = self._person() or self._detected_move()
+        return [told] if told else self._found()
+
+    def _person(self) -> SeenChange | None:
+        """People change their whole shape: what changed within them is told of them, not of a coat or an arm."""
+        seen = [self._best_person(each) for each in self.detected]
+        if seen[0] is None and seen[1] is None:
+            return None
+        name = Name(noun="person", certainty=1.0)
+        if seen[0] is not None and seen[1] is not None:
+            alike = self.traces.same_colours(seen[0], seen[1]) >= 0.5
+            return SeenChange(kind="move" if alike else None, before=seen[0], after=seen[1], thing=name)
+        side = 0 if seen[0] is not None else 1
+        box = seen[side]
+        assert box is not None
+        other = self.detected[1 - side]
+        near = (other.classes == _PERSON) & (overlaps(np.asarray(box, np.float32), other.boxes) > 0.2)
+        if near.any():
+            return SeenChange(kind="move", before=box, after=box, thing=name)
+        gone = side == 0
+        return SeenChange(
+            kind="drop" if gone else "add", before=box if gone else None, after=None if gone else box, thing=name
+        )
+
+    def _best_person(self, found: Detected) -> Corners | None:
+        best, weight = None, 0.0
+        for box, kind, score in zip(found.boxes, found.classes, found.scores, strict=True):
+            if kind != _PERSON or score < 0.4 or self.traces.share(box) < 0.1:
+                continue
+            part = self.traces.part(box)
+            if part >= 0.4 and part * score > weight:
+                best, weight = box, part * float(score)
+        return best
+
+    def _detected_move(self) -> SeenChange | None:
+        """The same kind of thing detected at two places, both of which changed."""
+        best: tuple[float, Corners, Corners] | None = None
+        old, new = self.detected
+        for place, kind in enumerate(old.classes):
+            if kind == _PERSON or self.traces.share(old.boxes[place]) < 0.3:
+                continue
+            for other in np.flatnonzero(new.classes == kind):
+                scores = sorted((float(old.scores[place]), float(new.scores[other])))
+                if scores[0] < 0.25 or scores[1] < 0.4 or self.traces.share(new.boxes[other]) < 0.3:
+                    continue
+                apart = overlaps(old.boxes[place], new.boxes[other : other + 1])[0] < 0.55
+                part = self.traces.part(old.boxes[place]) + self.traces.part(new.boxes[other])
+                if apart and part >= 0.4 and (best is None or part * scores[0] > best[0]):
+                    best = part * scores[0], old.boxes[place], new.boxes[other]
+        if best is None:
+            return None
+        _, before, after = best
+        return SeenChange(
+            kind="move", before=before, after=after, thing=self._named(self._look(((0, before), (1, after))))
+        )
+
+    def _look(self, places: Sequence[tuple[int, Corners]]) -> Chances:
+        return self.eyes.name([(self.pictures[side], self.detected[side], box) for side, box in places])
+
+    def _named(self, looks: Chances, colour: str | None = None) -> Name:
+        """All looks at one thing as one name: they are witnesses of the same."""
+        together = np.exp(np.log(looks[:, :-1] + 1e-9).mean(axis=0))
+        evidence = self.eyes.evidence
+        noun, certainty = evidence.tree.hedge(together / together.sum(), evidence.level)
+        return Name(noun=noun, certainty=certainty, colour=colour if noun == ROOT else None)
+
+    def _found(self) -> list[SeenChange]:
+        """The comparison's findings, largest first, with what is seen at their places."""
+        largest = self.findings[0].pixels
+        chosen = [each for each in self.findings[: _MOST + 1] if each.pixels >= _NEXT * largest]
+        boxes = [self._boxes(each) for each in chosen]
+        looks = self._look([(side, box) for pair in boxes for side, box in enumerate(pair)])
+        told = [
+            self._judged(finding, pair, looks[2 * place : 2 * place + 2])
+            for place, (finding, pair) in enumerate(zip(chosen, boxes, strict=True))
+        ]
+        return [change for change, _ in self._moves_joined(told)][:_MOST]
+
+    def _boxes(self, finding: Finding) -> tuple[Corners, Corners]:
+        """The place in before and in after; the same for what has only one."""
+        first = (finding.boxes_before or finding.boxes_after)[0]
+        second = (finding.boxes_after or finding.boxes_before)[0]
+        return self._corners(first), self._corners(second)
+
+    def _corners(self, box: Box) -> Corners:
+        x, y, width, height = box
+        return np.asarray(np.array([x, y, x + width, y + height]) / np.array(self.size * 2), np.float64)
+
+    def _judged(self, finding: Finding, boxes: tuple[Corners, Corners], looks: Chances) -> tuple[SeenChange, Chances]:
+        """One finding's change, and the looks at the thing it is about."""
+        before, after = boxes
+        if finding.kind == "moved":
+            thing = self._named(looks, self._colour(after, 1))
+            return SeenChange(kind="move", before=before, after=after, thing=thing), looks
+        lean = {"disappeared": 0.5, "appeared": -0.5}.get(finding.kind, 0.0)
+        empty = np.log(looks[:, -1] + 1e-3)
+        lean += self.traces.outline(before) + 0.15 * float(empty[1] - empty[0])
+        if self._named(looks).noun != ROOT:
+            lean *= 0.4  # the same name on both sides speaks against coming and going
+        if lean >= _SIDE:
+            name = self._named(looks[:1], self._colour(before, 0))
+            return SeenChange(kind="drop", before=before, after=None, thing=name), looks[:1]
+        if lean <= -_SIDE:
+            name = self._named(looks[1:], self._colour(after, 1))
+            return SeenChange(kind="add", before=None, after=after, thing=name), looks[1:]
+        return self._both_there(finding, before, looks), looks
+
+    def _both_there(self, finding: Finding, box: Corners, looks: Chances) -> SeenChange:
+        """Something before and something after at one place: the same in another colour or pose, or something else."""
+        alike = likeness(looks[0], looks[1])
+        colours = self.traces.same_colours(box, box)
+        if self.traces.same_shape(box) > 0.6 and colours < 0.4:
+            was, now = self._colour(box, 0), self._colour(box, 1)
+            if was is not None and now is not None and was != now:
+                return SeenChange(kind="color", before=box, after=box, thing=self._named(looks), colour=now)
+        same = self._named(looks)
+        if same.noun == "person":
+            return SeenChange(kind="move", before=box, after=box, thing=same)
+        if alike >= _SAME and colours >= 0.5 and same.noun != ROOT:
+            return SeenChange(kind="turn", before=box, after=box, thing=same)
+        old, new = self._named(looks[:1]), self._named(looks[1:])
+        if alike < _SAME and (colours < 0.6 or ROOT not in (old.noun, new.noun)):
+            return SeenChange(kind="replace", before=box, after=box, thing=old, other=new)
+        unsure = same if alike >= _SAME else Name(noun=ROOT, certainty=1.0)
+        return SeenChange(kind=None, before=box, after=box, thing=unsure)
+
+    def _moves_joined(self, told: list[tuple[SeenChange, Chances]]) -> list[tuple[SeenChange, Chances]]:
+        """What went at one place and came at another moved, if it looks like the same thing."""
+        for first, (gone, old) in enumerate(told):
+            for second, (came, new) in enumerate(told):
+                if gone.kind != "drop" or came.kind != "add" or gone.before is None or came.after is None:
+                    continue
+                sizes = sorted(float(np.prod(box[2:] - box[:2])) for box in (gone.before, came.after))
+                colours = self.traces.same_colours(gone.before, came.after)
+                if sizes[1] < 3 * sizes[0] and (likeness(old[0], new[0]) + colours) / 2 >= 0.45:
+                    looks = np.concatenate([old, new])
+                    moved = SeenChange(kind="move", before=gone.before, after=came.after, thing=self._named(looks))
+                    rest = [each for place, each in enumerate(told) if place not in (first, second)]
+                    return [(replace(moved, thing=self._named(looks, gone.thing.colour)), looks), *rest]
+        return told
+
+    def _colour(self, box: Corners, side: int) -> str | None:
+        colour = main_colour(self.traces.colour_at(box, side))
+        return colour if colour != COLOURS[-1] else None
+
+
+def likeness(one: Chances, other: Chances) -> float:
+    """How much two looks say the same (Bhattacharyya), from 0 to 1."""
+    first, second = (each[:-1] / each[:-1].sum() for each in (one, other))
+    return float(np.sqrt(first * second).sum())

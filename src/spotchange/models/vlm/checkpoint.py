@@ -1,0 +1,159 @@
+"""Loading any transformers image-text-to-text checkpoint, with or without a LoRA adapter on top."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from spotchange.errors import MissingExtraError, ModelError
+from spotchange.files import load_json
+from spotchange.models.weights.transformers_import import import_transformers
+
+log = logging.getLogger(__name__)
+ADAPTER_CONFIG = "adapter_config.json"  # what makes a folder a peft adapter
+PROMPT_FILE = "prompt.yaml"  # beside an adapter of ours: what it was trained to be asked
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkpoint:
+    """A model with the processor that belongs to it."""
+
+    model: Any
+    processor: Any
+    signature: str
+    """Which weights these are, by commit or by content."""
+
+
+def load_checkpoint(
+    name: str,
+    *,
+    revision: str | None = None,
+    trust_remote_code: bool = False,
+    dtype: str = "auto",
+    device_map: str | None = None,
+    adapter: str | None = None,
+) -> Checkpoint:
+    """Model and processor; weights from safetensors only, remote code only where the user trusts it.
+
+    `name` may be a checkpoint's folder or hub name, or the folder of an adapter, which says itself what it adapts.
+    """
+    try:
+        library: Any = import_transformers()
+    except ImportError:
+        raise MissingExtraError("a local vision-language model", extra="vlm") from None
+    folder = Path(name)
+    if (folder / ADAPTER_CONFIG).is_file():
+        if adapter is not None:
+            raise ModelError(f"{name} is an adapter itself and takes no other on top")
+        name, adapter = base_of(folder), name
+        folder = Path(name)
+    if folder.is_dir() and not list(folder.glob("*.safetensors")):
+        raise ModelError(f"{name} has no safetensors weights", hint="other formats can run code and are not loaded")
+    options: dict[str, Any] = {"trust_remote_code": trust_remote_code}
+    if revision is not None:
+        options["revision"] = revision
+    try:
+        config = library.AutoConfig.from_pretrained(name, **options)
+        commit = None if folder.is_dir() else _commit(name, revision)
+        if commit is not None:  # a branch may move while the files are fetched, and between two runs
+            log.info("%s at commit %s", name, commit)
+            options["revision"] = commit
+        processor = _processor(library, name, config, options)
+        model = library.AutoModelForImageTextToText.from_pretrained(
+            name, dtype=dtype, device_map=device_map, use_safetensors=True, **options
+        )
+    except (OSError, ValueError, KeyError, ImportError) as error:
+        raise ModelError(f"cannot load the vision-language model {name}: {_one_line(error)}") from error
+    model = model if adapter is None else _adapted(model, adapter)
+    return Checkpoint(model=model, processor=processor, signature=_signature(name, commit, adapter))
+
+
+def _processor(library: Any, name: str, config: Any, options: dict[str, Any]) -> Any:
+    """What turns images and texts into tensors, without torchvision, whether it is installed or not.
+
+    A family that also takes videos wants torchvision for them. Nobody asks about videos here, so image processor and
+    tokenizer are loaded apart and put together without the third. Images are scaled by Pillow everywhere: a number
+    must not depend on which packages happen to be there.
+    """
+    from transformers.models.auto.processing_auto import PROCESSOR_MAPPING
+
+    kind: Any = PROCESSOR_MAPPING.get(type(config), None)
+    if kind is None or not set(kind.get_attributes()) <= {"image_processor", "tokenizer", "video_processor"}:
+        return library.AutoProcessor.from_pretrained(name, **options)
+    parts = {
+        "image_processor": library.AutoImageProcessor.from_pretrained(name, backend="pil", **options),
+        "tokenizer": library.AutoTokenizer.from_pretrained(name, **options),
+    }
+
+    class ImagesOnly(kind):  # type: ignore[misc]
+        def check_argument_for_proper_class(self, argument_name: str, argument: Any) -> Any:
+            return None if argument is None else super().check_argument_for_proper_class(argument_name, argument)
+
+        def apply_chat_template(self, *args: Any, **settings: Any) -> Any:
+            # The families' own ask the third for its frame rate first.
+            return library.ProcessorMixin.apply_chat_template(self, *args, **settings)
+
+    ImagesOnly.__name__ = kind.__name__  # what is saved names the family's own class
+    settings, _ = kind.get_processor_dict(name, **options)
+    return ImagesOnly.from_args_and_dict([parts.get(each) for each in kind.get_attributes()], settings)
+
+
+def _commit(name: str, revision: str | None) -> str | None:
+    """What a branch or tag of a hub model stands for now; None where nobody can say, and loading tells why."""
+    from huggingface_hub import constants, resolve_revision
+    from huggingface_hub.errors import HfHubHTTPError
+
+    try:
+        found = resolve_revision(name, revision=revision, local_files_only=constants.HF_HUB_OFFLINE)
+    except (OSError, ValueError, HfHubHTTPError):
+        return None
+    return str(found.resolved)
+
+
+def _signature(name: str, commit: str | None, adapter: str | None) -> str:
+    """Weights by commit or content, never by path alone: a folder may be trained further under the same name."""
+    base = _named(name) if commit is None else f"{name}@{commit[:12]}"
+    return base if adapter is None else f"{base}+{_named(adapter)}"
+
+
+def _named(name: str) -> str:
+    folder = Path(name)
+    if not folder.is_dir():
+        return name
+    digest = hashlib.sha256()
+    for path in sorted(each for each in folder.glob("*") if each.suffix in (".safetensors", ".json", ".jinja")):
+        with path.open("rb") as stream:
+            digest.update(path.name.encode() + hashlib.file_digest(stream, "sha256").digest())
+    return f"{folder.resolve().name}@{digest.hexdigest()[:12]}"
+
+
+def base_of(folder: Path) -> str:
+    """The checkpoint that an adapter in `folder` was trained on."""
+    try:
+        base = load_json((folder / ADAPTER_CONFIG).read_text(encoding="utf-8"))["base_model_name_or_path"]
+    except (OSError, ValueError, KeyError, TypeError):
+        base = None
+    if not isinstance(base, str) or not base:
+        raise ModelError(f"{folder / ADAPTER_CONFIG} does not say which model it adapts")
+    return base
+
+
+def _adapted(model: Any, adapter: str) -> Any:
+    try:
+        from peft import PeftModel
+    except ImportError:
+        raise MissingExtraError("a LoRA adapter", extra="vlm") from None
+    folder = Path(adapter)
+    if folder.is_dir() and not (folder / "adapter_model.safetensors").is_file():
+        raise ModelError(f"{adapter} has no adapter_model.safetensors")
+    try:
+        return PeftModel.from_pretrained(model, adapter, use_safetensors=True)
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        raise ModelError(f"cannot put the adapter {adapter} on its model: {_one_line(error)}") from error
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:300]

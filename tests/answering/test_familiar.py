@@ -1,0 +1,53 @@
+"""The shipped scene model speaks of scenes only: what is none is answered from its pixels."""
+
+from __future__ import annotations
+
+from importlib import resources
+
+import pytest
+from PIL import Image, ImageDraw, ImageFilter
+
+from spotchange import load
+from spotchange.answering.gate import plausible_scene
+from spotchange.answering.pair import ImagePair
+
+GREY = (128, 128, 128)
+
+
+def disc() -> tuple[Image.Image, Image.Image]:
+    """A half-transparent disc on grey, and the grey without it."""
+    layer = Image.new("RGBA", (480, 320))
+    ImageDraw.Draw(layer).ellipse((180, 100, 300, 220), fill=(60, 60, 70, 128))
+    ground = Image.new("RGB", (480, 320), GREY)
+    return Image.alpha_composite(ground.convert("RGBA"), layer).convert("RGB"), ground
+
+
+def clock() -> tuple[Image.Image, Image.Image]:
+    """A blurred clock, without and with a red square."""
+    pictures = []
+    for square in (False, True):
+        picture = Image.new("RGB", (480, 320), GREY)
+        pen = ImageDraw.Draw(picture)
+        pen.ellipse((140, 60, 340, 260), fill="white", outline="black", width=4)
+        pen.line((240, 160, 240, 90), fill="black", width=6)
+        pen.line((240, 160, 300, 190), fill="black", width=6)
+        if square:
+            pen.rectangle((360, 230, 420, 290), fill=(220, 30, 30))
+        pictures.append(picture.filter(ImageFilter.GaussianBlur(4)))
+    return pictures[0], pictures[1]
+
+
+@pytest.mark.parametrize("pair", [disc(), clock()], ids=["disc", "clock"])
+def test_drawings_get_no_sentence_about_cubes(pair: tuple[Image.Image, Image.Image]) -> None:
+    result = load("bundled", threads=1, runtime="onnx").caption(*pair)
+    assert result.changed
+    assert result.source == "pixels"
+    assert "cube" not in result.caption
+
+
+def test_scenes_pass_the_cheap_look() -> None:
+    folder = resources.files("spotchange") / "assets" / "examples"
+    befores = sorted(each for each in folder.iterdir() if each.name.endswith("_before.jpg"))
+    for before in befores:
+        after = folder / before.name.replace("before", "after")
+        assert plausible_scene(ImagePair.of(before.read_bytes(), after.read_bytes())), before.name

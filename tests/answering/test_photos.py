@@ -1,0 +1,149 @@
+import io
+import json
+from importlib import resources
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from spotchange.answering import CaptionOptions, ImagePair, build_answerer
+from spotchange.answering.gate import EVERYDAY, PIXELS, GatedAnswerer, route
+from spotchange.answering.interface import Answer
+from spotchange.answering.photos import PhotoAnswerer
+from spotchange.everyday.language.nouns import everyday_nouns
+from spotchange.everyday.recognition.recognisers import Recognisers
+
+LIBRARY = Path(str(resources.files("spotchange"))) / "assets" / "everyday-library"
+
+
+def rows(name: str) -> list[dict]:
+    return [json.loads(line) for line in (LIBRARY / name).read_text(encoding="utf-8").splitlines()]
+
+
+def decoded(file: str, at: list[int]) -> Image.Image:
+    raw = (LIBRARY / file).read_bytes()[at[0] : at[0] + at[1]]
+    return Image.open(io.BytesIO(raw))
+
+
+@pytest.fixture(scope="module")
+def photo() -> Image.Image:
+    row = next(row for row in rows("backgrounds.jsonl") if row.get("source") == "taco")
+    return decoded("backgrounds.bin", row["at"]).convert("RGB").resize((384, 288))
+
+
+@pytest.fixture(scope="module")
+def bottle() -> Image.Image:
+    row = next(row for row in rows("objects.jsonl") if row["noun"] == "pill bottle")
+    return decoded("tiles.bin", row["views"][0]["at"]).convert("RGBA")
+
+
+@pytest.fixture(scope="module")
+def everyday() -> PhotoAnswerer:
+    return PhotoAnswerer(Recognisers(threads=1))
+
+
+def placed(photo: Image.Image, thing: Image.Image, at: tuple[int, int]) -> Image.Image:
+    picture = photo.copy()
+    picture.paste(thing.convert("RGB"), at, thing.getchannel("A"))
+    return picture
+
+
+def answer(answerer, before, after, **options) -> Answer:
+    (outcome,) = answerer.answer([ImagePair.of(before, after)], CaptionOptions(**options))
+    assert isinstance(outcome, Answer)
+    return outcome
+
+
+def shot_again(picture: Image.Image, chance: np.random.Generator) -> Image.Image:
+    """Moved a little, brighter, compressed: the same things photographed again."""
+    turned = picture.rotate(0.6, Image.Resampling.BICUBIC).crop((5, 4, 379, 284)).resize(picture.size)
+    noisy = np.asarray(turned, np.float32) * 1.06 + chance.normal(0, 2, (*turned.size[::-1], 3))
+    buffer = io.BytesIO()
+    Image.fromarray(noisy.clip(0, 255).astype(np.uint8)).save(buffer, "JPEG", quality=80)
+    return Image.open(buffer).convert("RGB")
+
+
+def test_what_came_and_went_is_told_with_its_place(everyday, photo, bottle):
+    there = placed(photo, bottle, (30, 150))
+    came, gone = answer(everyday, photo, there).result, answer(everyday, there, photo).result
+    assert (came.change_type, gone.change_type) == ("add", "drop")
+    assert came.caption.endswith("added at the bottom left")
+    assert (came.source, came.model, came.preset) == ("recognition", "everyday", "photos")
+    (region,) = came.regions
+    assert region.image == "after"
+    x, y, width, height = region.box
+    assert x < 30 + bottle.width / 2 < x + width
+    assert y < 150 + bottle.height / 2 < y + height
+
+
+def test_the_hottest_point_lies_on_what_changed(everyday, photo, bottle):
+    heat = answer(everyday, photo, placed(photo, bottle, (280, 20))).heat[1]
+    row, column = np.unravel_index(int(heat.argmax()), heat.shape)
+    assert 280 <= (column + 0.5) / heat.shape[1] * 384 <= 280 + bottle.width
+    assert 20 <= (row + 0.5) / heat.shape[0] * 288 <= 20 + bottle.height
+
+
+def test_a_move_has_a_direction(everyday, photo, bottle):
+    result = answer(everyday, placed(photo, bottle, (20, 90)), placed(photo, bottle, (290, 90))).result
+    assert result.change_type == "move"
+    assert result.caption.endswith("moved to the right")
+
+
+def test_another_shot_of_the_same_is_no_change(everyday, photo):
+    result = answer(everyday, photo, shot_again(photo, np.random.default_rng(0))).result
+    assert not result.changed
+    assert result.change_type == "none"
+    assert result.caption.startswith("nothing has changed")
+
+
+def test_identical_pixels_and_ignored_places(everyday, photo, bottle):
+    same = answer(everyday, photo, photo.copy()).result
+    assert same.identical
+    assert not same.changed
+    there = placed(photo, bottle, (30, 150))
+    hidden = answer(everyday, photo, there, ignore=[(20, 140, bottle.width + 20, bottle.height + 20)]).result
+    assert not hidden.changed
+
+
+def test_a_speck_in_an_otherwise_equal_file_is_told(everyday, photo):
+    speck = photo.copy()
+    speck.paste((255, 0, 0), (100, 100, 103, 103))
+    result = answer(everyday, photo, speck).result
+    assert result.changed
+    assert result.diff_pixels == 9
+
+
+def test_the_whole_picture(everyday, photo):
+    mirrored = answer(everyday, photo, photo.transpose(Image.Transpose.FLIP_LEFT_RIGHT)).result
+    assert (mirrored.change_type, mirrored.caption) == ("mirror", "the picture was mirrored")
+    gray = answer(everyday, photo.convert("RGB"), photo.convert("L").convert("RGB")).result
+    assert gray.changed
+
+
+def test_names_are_nouns_of_the_tree_or_none(everyday):
+    tree = everyday_nouns()
+    assert set(everyday._eyes.evidence.known) <= set(tree.names)
+    assert 0.5 < everyday._eyes.evidence.level < 1
+
+
+def test_bundled_sends_photos_to_the_recognisers_and_pages_to_the_pixels(photo, bottle):
+    gate = build_answerer("bundled")
+    assert isinstance(gate, GatedAnswerer)
+    there = placed(photo, bottle, (30, 150))
+    assert route(ImagePair.of(photo, there)) == EVERYDAY
+    page = Image.new("RGB", (200, 150), "white")
+    written = page.copy()
+    written.paste((20, 20, 20), (20, 20, 60, 30))
+    assert route(ImagePair.of(page, written)) == PIXELS
+    assert answer(gate, photo, there).result.model == "everyday"
+    assert answer(gate, page, written).result.model == "pixels"
+    assert isinstance(build_answerer("everyday"), PhotoAnswerer)
+
+
+def test_a_page_with_a_photo_in_it_is_compared_exactly(photo):
+    page = Image.new("RGB", (600, 420), "white")
+    page.paste(photo.resize((420, 380)), (0, 40))
+    changed = page.copy()
+    changed.paste((0, 0, 0), (500, 10, 510, 14))
+    assert route(ImagePair.of(page, changed)) == PIXELS

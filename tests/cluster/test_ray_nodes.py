@@ -1,0 +1,52 @@
+"""A whole node that dies in the middle of a run, and clusters that cannot be reached."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from spotchange.cluster import ClusterOptions, run_on_ray
+from spotchange.errors import InputError, MissingExtraError
+
+pytest.importorskip("ray", reason="the extra 'ray' is not installed")
+
+
+@pytest.mark.slow
+def test_a_node_that_dies_loses_nothing() -> None:
+    command = [sys.executable, "-W", "ignore", str(Path(__file__).with_name("node_dies.py"))]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert told["killed"]
+    assert sorted(number for number, _ in told["found"]) == list(range(16))  # complete, and each once
+    results = [value for _, piece in sorted(told["found"]) for value, _ in piece]
+    assert results == [number * number for number in range(80)]
+
+
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [("127.0.0.1:1", "no Ray cluster answers at 127.0.0.1:1"), ("nonsense", "is not HOST:PORT")],
+)
+def test_a_wrong_address_is_one_line(address: str, words: str) -> None:
+    with pytest.raises(InputError, match=words) as found:
+        list(run_on_ray(None, {0: [1]}, ClusterOptions(address=address)))  # type: ignore[arg-type]
+    assert "\n" not in found.value.message
+
+
+def test_other_versions_on_the_cluster_are_one_line() -> None:
+    from spotchange.cluster.ray_engine import _not_connected, _Worker
+
+    ray_says = RuntimeError("Version mismatch: The cluster was started with:\n    Ray: 2.9.0\n    Python: 3.10.1")
+    assert "has other versions than this machine" in _not_connected("10.0.0.1:6379", ray_says).message
+    worker = _Worker(b"", "0.0.1")  # a driver of another spotchange
+    assert "this machine 0.0.1" in str(worker.problem)
+
+
+def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spotchange.cluster.work.find_spec", lambda name: None)
+    with pytest.raises(MissingExtraError, match=r"spotchange\[ray\]"):
+        run_on_ray(None, {0: [1]}, ClusterOptions())  # type: ignore[arg-type]

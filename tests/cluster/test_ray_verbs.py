@@ -1,0 +1,96 @@
+"""compare, evaluate, generate and data features on a Ray cluster: what they write is what one machine writes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from PIL import Image, ImageDraw
+from typer.testing import CliRunner
+
+from spotchange.cli.main import app
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("cluster"), pytest.mark.filterwarnings("ignore")]
+TINY: dict[str, Any] = {
+    "name": "tiny-pcl",
+    "seed": 1,
+    "model": {
+        "preset": "idc-pcl-resnet50",
+        "vision": {"resnet_depths": [1, 1, 1, 1], "resnet_channels": [8, 8, 8, 16], "image_size": [64, 96]},
+        "text": {"width": 32, "context": 24},
+        "captioner": {"width": 32, "heads": 2, "decoder_layers": 1, "dropout": 0.1},
+        "heads": {"pretraining": True, "classes": 48},
+        "vocabulary": {"size": 80, "begin": 1, "end": 2, "pad": 0},
+    },
+    "data": {"kind": "stream", "quality": "fast"},
+    "stage": {"objective": {"kind": "pcl-pretrain"}, "steps": 6, "pairs_per_step": 4, "max_words": 24},
+}
+RAY = ("--engine", "ray", "--workers", "2")
+
+
+def run(*arguments: object) -> str:
+    done = CliRunner().invoke(app, [str(each) for each in arguments])
+    assert (done.exit_code, done.exception) == (0, None), done.stderr
+    return done.stdout
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def without(values: Any, *names: str) -> Any:
+    """JSON without what measures a clock."""
+    if isinstance(values, dict):
+        return {name: without(value, *names) for name, value in values.items() if name not in names}
+    return [without(each, *names) for each in values] if isinstance(values, list) else values
+
+
+@pytest.fixture(scope="module")
+def data_set(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Six scenes made on one machine."""
+    folder = tmp_path_factory.mktemp("plain")
+    run(
+        "generate", "--out", folder, "--pairs", 12, "--size", "48x32", "--quality", "fast", "--masks", "--device", "cpu"
+    )
+    return folder
+
+
+def test_generate_is_byte_identical(data_set: Path, tmp_path: Path) -> None:
+    rest = ("--size", "48x32", "--quality", "fast", "--masks", "--device", "cpu")
+    run("generate", "--out", tmp_path, "--pairs", 4, *rest)  # begun on one machine, and gone on with elsewhere
+    run("generate", "--out", tmp_path, "--pairs", 12, *rest, *RAY)
+    assert files_of(tmp_path) == files_of(data_set)
+
+
+def test_evaluate_gives_the_same_numbers(data_set: Path) -> None:
+    rest = ("evaluate", "pixels", data_set, "--split", "train", "--no-meteor", "--json", "--batch-size", "2")
+    assert json.loads(run(*rest, *RAY)) == json.loads(run(*rest))
+
+
+def test_features_are_byte_identical(tmp_path: Path, data_set: Path) -> None:
+    recipe = tmp_path / "tiny.yaml"
+    recipe.write_text(yaml.safe_dump(TINY))
+    rest = ("data", "features", recipe, "--device", "cpu")
+    for name, source in {"scenes": ("--scenes", 18), "data": ("--data", data_set)}.items():
+        run(*rest, *source, "--out", tmp_path / f"{name}-here")
+        run(*rest, *source, "--out", tmp_path / f"{name}-ray", *RAY)
+        assert files_of(tmp_path / f"{name}-ray") == files_of(tmp_path / f"{name}-here")
+
+
+def test_compare_says_the_same(tmp_path: Path) -> None:
+    for side in ("before", "after"):
+        (tmp_path / side).mkdir()
+        for number in range(12):
+            picture = Image.new("RGB", (40, 30), "white")
+            left = 3 + number * (side == "after")
+            ImageDraw.Draw(picture).rectangle((left, 3, left + 8, 12), fill="navy")
+            picture.save(tmp_path / side / f"{number:02d}.png")
+    (tmp_path / "after" / "05.png").write_bytes(b"no picture")
+    rest = ("compare", tmp_path / "before", tmp_path / "after", "--json")
+    found = [CliRunner().invoke(app, [str(each) for each in (*rest, *more)]) for more in ((), RAY)]
+    here, far = (without(json.loads(each.stdout), "seconds") for each in found)
+    assert far == here
+    assert str(found[0].exception) == str(found[1].exception) == "1 of 12 pictures cannot be read; their lines say why"

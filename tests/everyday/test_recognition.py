@@ -1,0 +1,171 @@
+import numpy as np
+import pytest
+from PIL import Image
+
+from spotchange.everyday.language.naming import Name
+from spotchange.everyday.language.nouns import ROOT, everyday_nouns
+from spotchange.everyday.language.telling import told
+from spotchange.everyday.recognition.account import Account, SeenChange, likeness
+from spotchange.everyday.recognition.detector import Detected, decoded, overlaps
+from spotchange.everyday.recognition.evidence import Evidence, recognised_classes
+from spotchange.everyday.recognition.recognisers import detected_near, window
+from spotchange.everyday.recognition.traces import Traces
+from spotchange.results import Finding
+
+TREE = everyday_nouns()
+NOTHING = np.zeros(91, np.float32)
+
+
+def corners(*values: float) -> np.ndarray:
+    return np.array(values, np.float32)
+
+
+def test_every_class_is_a_noun_of_the_tree():
+    table = recognised_classes()
+    assert (table.coco >= 0).sum() == 80
+    assert TREE.names[table.coco[47]] == "cup"
+    assert TREE.names[table.imagenet[504]] == "mug"
+    assert TREE.names[table.imagenet[207]] == "dog"
+    assert table.imagenet[979] == -1  # a valley is no thing
+
+
+def test_boxes_are_read_from_anchors():
+    anchors = corners(0.2, 0.2, 0.4, 0.6)[None]  # top, left, bottom, right
+    assert decoded(np.zeros((1, 4), np.float32), anchors)[0] == pytest.approx([0.2, 0.2, 0.6, 0.4])
+    wider = decoded(np.array([[0, 10, 0, 5 * np.log(2)]], np.float32), anchors)[0]
+    assert wider == pytest.approx([0.4, 0.2, 1.2, 0.4], abs=1e-6)
+
+
+def test_overlap_of_boxes():
+    found = overlaps(corners(0, 0, 0.5, 0.5), np.stack([corners(0, 0, 0.5, 0.5), corners(0.5, 0.5, 1, 1)]))
+    assert found == pytest.approx([1, 0])
+
+
+def test_a_detection_elsewhere_is_no_evidence():
+    found = Detected(np.stack([corners(0.1, 0.1, 0.4, 0.4)]), np.array([47]), np.array([0.9], np.float32))
+    assert detected_near(found, corners(0.1, 0.1, 0.4, 0.4))[47] == pytest.approx(0.9)
+    assert detected_near(found, corners(0.6, 0.6, 0.9, 0.9)).max() == 0
+
+
+def test_a_window_stays_in_the_picture():
+    picture = Image.new("RGB", (200, 100))
+    assert window(picture, corners(0.9, 0.1, 1.0, 0.3), room=2.0).size == (40, 40)
+    assert window(picture, corners(0, 0, 1, 1)).size == (200, 100)
+
+
+def evidence(**values) -> Evidence:
+    return Evidence(known=("mug", "bowl", "sneaker"), **values)
+
+
+def test_witnesses_that_agree_make_a_name_surer():
+    head = np.array([[2.0, 1.0, 0.0, 0.0]])
+    classes = np.zeros((1, 1000))
+    classes[0, 504] = 8
+    alone = evidence(imagenet=1e-9).chances(head, np.zeros((1, 1000)), NOTHING[None])[0]
+    together = evidence().chances(head, classes, NOTHING[None])[0]
+    mug = TREE.ids["mug"]
+    assert together[mug] > alone[mug] > alone[TREE.ids["bowl"]]
+    assert together.sum() == pytest.approx(1)
+
+
+def test_a_detected_family_counts_for_its_kinds():
+    head, classes, cup = np.zeros((1, 4)), np.zeros((1, 1000)), NOTHING.copy()
+    cup[47] = 0.9
+    found = evidence().chances(head, classes, cup[None])[0][: len(TREE.names)]
+    noun, _ = TREE.hedge(found / found.sum(), 0.3)
+    assert TREE.is_a("mug", noun)
+    assert found[TREE.ids["mug"]] > 2 * found[TREE.ids["sneaker"]]
+
+
+class Eyes:
+    """Recognisers that see what a test says: detections, and nouns by the side and place that is looked at."""
+
+    def __init__(self, detected=None, nouns=None):
+        nothing = Detected(np.zeros((0, 4), np.float32), np.zeros(0, np.int64), np.zeros(0, np.float32))
+        self.detected = detected or [nothing, nothing]
+        self.nouns = nouns or {}
+        self.evidence = Evidence(known=(), level=0.6)
+
+    def detect(self, pictures):
+        return self.detected
+
+    def name(self, places):
+        rows = np.full((len(places), len(TREE.names) + 1), 1e-4)
+        for row, (_, found, _) in zip(rows, places, strict=True):
+            noun = self.nouns.get(self.detected.index(found) if found in self.detected else 0)
+            row[TREE.ids[noun] if noun else -1] = 1
+        return rows / rows.sum(axis=1, keepdims=True)
+
+
+def ground() -> np.ndarray:
+    chance = np.random.default_rng(0)
+    return np.asarray(120 + chance.normal(0, 3, (120, 160, 3)), np.uint8)
+
+
+def changed(before: np.ndarray, after: np.ndarray) -> np.ndarray:
+    return np.abs(before.astype(int) - after).max(axis=2) > 30
+
+
+def put(picture: np.ndarray, box: tuple[int, int, int, int], colour=(200, 30, 30)) -> np.ndarray:
+    x, y, width, height = box
+    picture = picture.copy()
+    picture[y : y + height, x : x + width] = colour
+    return picture
+
+
+def account(before, after, kind, box, eyes, *, box_after=None) -> list[SeenChange]:
+    finding = Finding(kind=kind, sentence="", boxes_before=(box,), boxes_after=(box_after or box,), pixels=100)
+    pictures = (Image.fromarray(before), Image.fromarray(after))
+    return Account(*pictures, changed(before, after), [finding], eyes).changes()
+
+
+BOX = (20, 30, 30, 30)
+
+
+def test_the_side_with_an_outline_has_the_thing():
+    empty, full = ground(), put(ground(), BOX)
+    box = corners(20 / 160, 30 / 120, 50 / 160, 60 / 120)
+    assert Traces(full, empty, changed(full, empty)).outline(box) > 0.5
+    assert Traces(empty, full, changed(full, empty)).outline(box) < -0.5
+
+
+def test_what_appeared_and_what_is_gone():
+    empty, full = ground(), put(ground(), BOX)
+    (gone,) = account(full, empty, "replaced", BOX, Eyes())
+    (came,) = account(empty, full, "replaced", BOX, Eyes())
+    assert (gone.kind, came.kind) == ("drop", "add")
+    assert told([gone], (160, 120)) == "something red on the left is gone"
+    assert told([came], (160, 120)) == "something red was added on the left"
+
+
+def test_a_thing_in_another_color():
+    base = put(put(ground(), BOX, (200, 30, 30)), (28, 38, 10, 10), (20, 20, 20))
+    other = put(put(ground(), BOX, (30, 60, 200)), (28, 38, 10, 10), (20, 20, 20))
+    (change,) = account(base, other, "recoloured", BOX, Eyes())
+    assert change.kind == "color"
+    assert told([change], (160, 120)) == "something on the left is now blue"
+
+
+def person(*boxes: np.ndarray) -> Detected:
+    return Detected(np.stack(boxes), np.full(len(boxes), 1), np.full(len(boxes), 0.9, np.float32))
+
+
+def test_a_person_that_changed_place_moved():
+    before, after = put(ground(), BOX), put(ground(), (90, 30, 30, 30))
+    eyes = Eyes([person(corners(0.1, 0.2, 0.34, 0.55)), person(corners(0.55, 0.2, 0.78, 0.55))])
+    (change,) = account(before, after, "replaced", BOX, eyes)
+    assert told([change], (160, 120)) == "the person on the left moved to the right"
+
+
+def test_a_person_beside_the_change_is_not_blamed():
+    before, after = put(ground(), BOX), ground()
+    eyes = Eyes([person(corners(0.7, 0.2, 0.95, 0.95))] * 2)
+    (change,) = account(before, after, "disappeared", BOX, eyes)
+    assert change.thing.noun == ROOT
+
+
+def test_nothing_is_named_below_the_level():
+    assert likeness(*np.eye(3)[:2]) == 0
+    hedged = SeenChange(kind=None, before=corners(0, 0, 0.2, 0.2), after=None, thing=Name(noun=ROOT, certainty=1.0))
+    assert told([hedged], (100, 100)) == "something at the top left has changed"
+    assert told([], (100, 100)) == "most of the picture has changed"

@@ -1,0 +1,103 @@
+"""The driver of a GPU session: lanes side by side, limits kept by interrupting, results packed in small parts."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import random
+import shlex
+import sys
+import tarfile
+from itertools import pairwise
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[1]
+# Works until it is interrupted, then saves and ends, as `spotchange train` does.
+PATIENT = """
+import pathlib, signal, sys, time
+def stop(*_):
+    pathlib.Path("kept/saved.txt").write_text("saved")
+    sys.exit(130)
+signal.signal(signal.SIGINT, stop)
+print("working", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.fixture
+def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    spec = importlib.util.spec_from_file_location("gpu_session", ROOT / "benchmarks" / "gpu_session.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "gpu_session", module)  # its dataclass looks itself up there
+    spec.loader.exec_module(module)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "kept").mkdir()
+    return module
+
+
+def run(driver: ModuleType, lanes: list[list[dict[str, object]]], *, total: float) -> dict[str, object]:
+    Path("plan.yaml").write_text(yaml.safe_dump({"lanes": lanes}))
+    session = driver.Session(driver.read_plan(Path("plan.yaml")), Path("out"), total=total, small=True)
+    session.run()
+    return json.loads(Path("out/session.json").read_text())
+
+
+def test_a_job_at_its_limit_saves_and_the_next_begins(driver: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver, "SAVING", 10.0)
+    Path("patient.py").write_text(PATIENT)
+    lanes = [
+        [
+            {"name": "long", "run": "python patient.py", "minutes": 0.05, "keep": ["kept/*"]},
+            {"name": "next", "run": "python -c 'print(40 + 2)'"},
+        ],
+        [{"name": "beside", "run": "python -c", "small": "\"import sys; sys.exit('out of memory')\""}],
+    ]
+    table = run(driver, lanes, total=2.0)
+    jobs = {job["job"]: job for job in table["jobs"]}
+    assert (jobs["long"]["code"], jobs["next"]["code"], jobs["beside"]["code"]) == (130, 0, 1)
+    assert jobs["next"]["last"] == "42"
+    assert jobs["beside"]["last"] == "out of memory"
+    with tarfile.open("out/kept.tar.gz.0") as archive:
+        assert {"kept/saved.txt", "out/session/long.log"} <= set(archive.getnames())
+
+
+def test_what_does_not_fit_is_named_and_parts_are_small(driver: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver, "PART", 2**20)
+    monkeypatch.setattr(driver, "PARTS", 3)
+    generator = random.Random(1)
+    Path("kept/first.bin").write_bytes(generator.randbytes(3 * 2**19))
+    Path("kept/large.bin").write_bytes(generator.randbytes(2**20))
+    lanes = [[{"name": "one", "run": "python -c pass", "keep": ["kept/first.bin", "kept/large.bin"]}]]
+    table = run(driver, lanes, total=2.0)
+    assert table["left_out"] == ["kept/large.bin"]
+    parts = sorted(Path("out").glob("kept.tar.gz.*"))
+    assert len(parts) == 2
+    assert all(part.stat().st_size <= 2**20 for part in parts)
+    Path("whole.tar.gz").write_bytes(b"".join(part.read_bytes() for part in parts))
+    with tarfile.open("whole.tar.gz") as archive:
+        assert "kept/first.bin" in archive.getnames()
+
+
+@pytest.mark.parametrize("plan", sorted((ROOT / "runs").glob("session-*.yaml")), ids=lambda path: path.stem)
+def test_plans_name_recipes_and_cells_that_exist(plan: Path, driver: ModuleType) -> None:
+    from spotchange.config.ablation import Ablation
+    from spotchange.config.recipes import ABLATIONS, find_recipe
+    from spotchange.config.training import Recipe
+
+    for job in (job for lane in driver.read_plan(plan) for job in lane):
+        for words in (shlex.split(job.run), shlex.split(f"{job.run} {job.small}")):
+            changes = [value for option, value in pairwise(words) if option == "--set"]
+            if "train" in words:
+                Recipe.from_yaml(find_recipe(words[words.index("train") + 1]), changes)
+            elif "ablate" in words:
+                found = Ablation.from_yaml(find_recipe(words[words.index("ablate") + 1], within=ABLATIONS), changes)
+                cells = [value for option, value in pairwise(words) if option == "--only"]
+                assert set(cells) <= set(found.cells)
+            else:
+                assert (ROOT / words[1]).is_file()

@@ -1,0 +1,230 @@
+"""Object stores: a real S3-compatible server on loopback that stumbles, and a plain web server."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+import pytest
+from PIL import Image, ImageDraw
+from typer.testing import CliRunner, Result
+
+from spotchange import storage
+from spotchange.cli.main import app
+from spotchange.data import read_rows
+from spotchange.data.shards import read_shards, unpack_shards, write_shards
+from spotchange.errors import InputError, MissingExtraError, SpotchangeError
+from spotchange.files import fetched_folder, write_bytes
+from spotchange.storage import StorePath, as_place, beside
+
+pytest.importorskip("s3fs", reason="the extra 's3' is not installed")
+pytest.importorskip("moto", reason="moto is not installed")
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+class Stumbling:
+    """A WSGI application in front of the store: some requests fail, some are slow, some are refused."""
+
+    def __init__(self, store: Callable[..., Any]) -> None:
+        self.store = store
+        self.fail: list[str] = []  # parts of paths whose next request fails, one entry a failure
+        self.refuse = ""
+        self.slow = 0.0
+        self.failures = 0
+
+    def __call__(self, environ: dict[str, Any], start: Callable[..., Any]) -> Any:
+        path, method = environ["PATH_INFO"], environ["REQUEST_METHOD"]
+        if self.refuse and self.refuse in path:
+            start("403 Forbidden", [("Content-Type", "application/xml")])
+            return [b"<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"]
+        for each in self.fail:
+            if each in path and method in ("GET", "PUT"):
+                self.fail.remove(each)
+                self.failures += 1
+                start("500 Internal Server Error", [("Content-Type", "application/xml")])
+                return [b"<Error><Code>InternalError</Code><Message>We stumbled</Message></Error>"]
+        if method == "GET":
+            time.sleep(self.slow)
+        return self.store(environ, start)
+
+
+@pytest.fixture
+def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stumbling]:
+    import s3fs
+    from moto.server import DomainDispatcherApplication, create_backend_app
+    from werkzeug.serving import make_server
+
+    application = Stumbling(DomainDispatcherApplication(create_backend_app))
+    server = make_server("127.0.0.1", 0, application, threaded=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    for name, value in {
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.server_port}",
+    }.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(storage, "FIRST_PAUSE", 0.01)
+    urlopen(f"http://127.0.0.1:{server.server_port}/moto-api/reset", data=b"").close()
+    s3fs.S3FileSystem.clear_instance_cache()
+    s3fs.S3FileSystem(anon=False).mkdir("pictures")
+    yield application
+    s3fs.S3FileSystem.clear_instance_cache()
+    server.shutdown()
+    server.server_close()
+
+
+def draw(left: int) -> Image.Image:
+    picture = Image.new("RGB", (48, 32), "gray")
+    ImageDraw.Draw(picture).rectangle((left, 6, left + 12, 20), fill="red")
+    return picture
+
+
+@pytest.fixture
+def pairs(tmp_path: Path) -> Path:
+    """A data set of six pairs on disk."""
+    folder = tmp_path / "set" / "val"
+    (folder / "images").mkdir(parents=True)
+    lines = []
+    for number in range(6):
+        for side in ("before", "after"):
+            draw(4 + number * (side == "after")).save(folder / "images" / f"{number}_{side}.png")
+        names = {f"{side}_file_name": f"images/{number}_{side}.png" for side in ("before", "after")}
+        lines.append({"id": f"p{number}", **names, "captions": ["the red box moved"]})
+    (folder / "metadata.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return tmp_path / "set"
+
+
+def upload(folder: Path, address: str) -> None:
+    for path in folder.rglob("*"):
+        if path.is_file():
+            write_bytes(as_place(address) / path.relative_to(folder).as_posix(), path.read_bytes())
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(each) for each in arguments])
+
+
+def lines_of(text: str) -> list[dict[str, Any]]:
+    lines = [json.loads(line) for line in text.splitlines()]
+    for line in lines:
+        line.pop("seconds", None)
+    return lines
+
+
+def test_addresses_join_like_paths() -> None:
+    folder = StorePath("s3://bucket/data/val")
+    assert str(folder / "images/a.png") == "s3://bucket/data/val/images/a.png"
+    assert str(folder / "../b.png") == "s3://bucket/data/b.png"
+    assert (folder.name, folder.parent, (folder / "x.tar.gz").suffix) == ("val", StorePath("s3://bucket/data"), ".gz")
+    assert as_place("data/val") == Path("data/val")
+    assert str(beside(Path("here"), "https://example.org/a.png")) == "https://example.org/a.png"
+    for name in ("/etc/passwd", "../../../other/x"):
+        with pytest.raises(InputError, match="leaves"):
+            folder / name
+    with pytest.raises(InputError, match="unknown kind of address"):
+        as_place("ftp://host/x")
+
+
+def test_captions_from_a_bucket_that_stumbles_are_those_from_disk(bucket: Stumbling, pairs: Path) -> None:
+    upload(pairs, "s3://pictures/set")
+    bucket.slow = 0.02
+    bucket.fail += ["0_before.png", "3_after.png", "3_after.png", "metadata.jsonl", "out.jsonl"]
+    plain = run(
+        "caption", "--pairs", pairs / "val" / "metadata.jsonl", "--model", "pixels", "--out", pairs / "out.jsonl"
+    )
+    far = run(
+        "caption",
+        "--pairs",
+        "s3://pictures/set/val/metadata.jsonl",
+        "--model",
+        "pixels",
+        "--out",
+        "s3://pictures/out.jsonl",
+    )
+    assert (plain.exit_code, far.exit_code, far.exception) == (0, 0, None)
+    written = as_place("s3://pictures/out.jsonl").read_bytes().decode()
+    assert lines_of(written) == lines_of((pairs / "out.jsonl").read_text())
+    assert bucket.failures == 5
+    assert not as_place("s3://pictures/out.jsonl.shards").exists()
+
+
+def test_data_sets_and_tar_shards_come_from_a_bucket_and_go_there(
+    bucket: Stumbling, pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(storage, "AHEAD", 4096)  # many parts of a small file
+    upload(pairs, "s3://pictures/set")
+    assert [row.id for row in read_rows("s3://pictures/set", "val")] == [f"p{n}" for n in range(6)]
+    write_shards("s3://pictures/set", "s3://pictures/tars", pairs_per_shard=4)
+    write_shards(pairs, tmp_path / "tars", pairs_per_shard=4)
+    for path in sorted((tmp_path / "tars").iterdir()):
+        assert as_place(f"s3://pictures/tars/{path.name}").read_bytes() == path.read_bytes()
+    bucket.fail += ["val-000000.tar", "val-000000.tar"]
+    streamed = list(read_shards(["s3://pictures/tars/val-000000.tar"]))
+    assert [pair.before for pair in streamed] == [(pairs / f"val/images/{n}_before.png").read_bytes() for n in range(4)]
+    assert unpack_shards("s3://pictures/tars", tmp_path / "again") == {"val": 6}
+    checked = run("data", "check", "s3://pictures/set", "--json")
+    assert checked.exit_code == 0
+    assert json.loads(checked.stdout)["splits"]["val"]["rows"] == 6
+
+
+def test_folders_are_fetched_once_and_again_when_they_change(
+    bucket: Stumbling, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    write_bytes(as_place("s3://pictures/model/config.json"), b"{}")
+    write_bytes(as_place("s3://pictures/model/deep/words.txt"), b"red")
+    first = fetched_folder("s3://pictures/model")
+    assert (first / "deep" / "words.txt").read_text() == "red"
+    assert fetched_folder("s3://pictures/model") == first
+    write_bytes(as_place("s3://pictures/model/config.json"), b'{"a": 1}')
+    assert (fetched_folder("s3://pictures/model") / "config.json").read_text() == '{"a": 1}'
+
+
+def test_what_is_wrong_with_a_store_is_one_line(
+    bucket: Stumbling, pairs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def problem(*arguments: object) -> str:
+        error = run("caption", "--model", "pixels", *arguments).exception
+        assert isinstance(error, SpotchangeError), error
+        assert "\n" not in error.message
+        return error.message
+
+    manifest = pairs / "val" / "metadata.jsonl"
+    assert "s3://nowhere/pairs.jsonl does not exist" in problem("--pairs", "s3://nowhere/pairs.jsonl")
+    assert "cannot write s3://nowhere/out.jsonl" in problem("--pairs", manifest, "--out", "s3://nowhere/out.jsonl")
+    bucket.refuse = "/pictures/"
+    assert "no permission" in problem("--pairs", "s3://pictures/set/pairs.jsonl")
+    assert "web servers are only read" in problem("--pairs", manifest, "--out", "http://127.0.0.1:1/out.jsonl")
+    assert "does not exist" in problem("s3://pictures2/a.png", "s3://pictures2/b.png")
+    monkeypatch.setitem(__import__("sys").modules, "gcsfs", None)
+    with pytest.raises(MissingExtraError, match=r"spotchange\[gs\]"):
+        as_place("gs://bucket/a.png").read_bytes()
+
+
+class _Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *arguments: Any) -> None:
+        pass
+
+
+def test_pictures_come_from_a_web_server(pairs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(storage, "FIRST_PAUSE", 0.01)
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(pairs)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    address = f"http://127.0.0.1:{server.server_port}/val"
+    try:
+        told = run("caption", "--pairs", f"{address}/metadata.jsonl", "--model", "pixels", "--json")
+        here = run("caption", "--pairs", pairs / "val" / "metadata.jsonl", "--model", "pixels", "--json")
+        assert lines_of(told.stdout) == lines_of(here.stdout)
+        absent = run("caption", "--model", "pixels", f"{address}/images/no.png", f"{address}/images/0_after.png")
+        assert "does not exist" in str(absent.exception)
+    finally:
+        server.shutdown()
+        server.server_close()
