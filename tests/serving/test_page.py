@@ -67,13 +67,20 @@ class Visit:
 
     def choose(self, before: bytes, after: bytes, name: str = "picture.png") -> None:
         for side, content in (("before", before), ("after", after)):
-            file = {"name": name, "mimeType": "image/png", "buffer": content}
-            self.page.set_input_files(f"#picture-{side} input[type=file]", file)
+            self.upload(f"#picture-{side}", {"name": name, "mimeType": "image/png", "buffer": content})
+
+    def upload(self, component: str, files: Any) -> None:
+        """Give files to an input; again where nothing is sent: the framework wires an input after it shows it."""
+        for _ in range(10):
+            with contextlib.suppress(playwright.TimeoutError):
+                with self.page.expect_request(lambda request: "/upload" in request.url, timeout=15_000):
+                    self.page.set_input_files(f"{component} input[type=file]", files)
+                return
+        raise AssertionError(f"{component} sent no upload")
 
     def tab(self, name: str) -> None:
         self.page.get_by_role("tab", name=name).click()
         self.page.locator(FIRST_BUTTON[name]).wait_for()
-        self.page.wait_for_timeout(300)  # the framework wires a tab's inputs a moment after it shows them
 
     def read_answer(self, response: Any) -> None:
         """Remember answers that name the server's temporary folder."""
@@ -200,7 +207,7 @@ def test_many_pairs_from_a_zip(visit: Any, captioner: Any, draw: Draw, tmp_path:
     members |= {"shots/before/bad.png": draw(1), "shots/after/bad.png": b"no picture"}
     shown.tab("Many pairs")
     file = {"name": "pairs.zip", "mimeType": "application/zip", "buffer": archive(members)}
-    page.set_input_files("#zip input[type=file]", file)
+    shown.upload("#zip", file)
     page.get_by_text("pairs.zip").first.wait_for()
     page.click("#ask-batch")
     page.locator("#batch-answer table").wait_for()
@@ -233,8 +240,8 @@ def test_two_folders(visit: Any, draw: Draw, tmp_path: Path) -> None:
         for file in ("home.png", "about.png"):
             (tmp_path / name / file).write_bytes(draw(number))
     shown.tab("Many pairs")
-    shown.page.set_input_files("#folder-before input[type=file]", tmp_path / "main")
-    shown.page.set_input_files("#folder-after input[type=file]", tmp_path / "branch")
+    shown.upload("#folder-before", tmp_path / "main")
+    shown.upload("#folder-after", tmp_path / "branch")
     shown.page.locator("#folder-after .file-preview").wait_for()
     shown.page.click("#ask-batch")
     shown.page.locator("#batch-answer table").wait_for()
