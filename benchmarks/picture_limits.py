@@ -45,7 +45,7 @@ def measure(name: str, model: str) -> dict[str, object]:
     began = time.process_time()
     answer = captioner.answer(*files)
     answered = time.process_time() - began
-    answer.picture()
+    answer.figure()
     drawn = time.process_time() - began - answered
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return {

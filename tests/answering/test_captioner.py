@@ -175,7 +175,7 @@ def test_threads_do_not_disturb_each_other(pictures: Pictures) -> None:
 
 
 def test_the_picture_shows_both_sides(pictures: Pictures) -> None:
-    sheet = scripted(TwoHotPatches()).answer(*pictures).picture()
+    sheet = scripted(TwoHotPatches()).answer(*pictures).figure()
     assert sheet.width == 2 * 120 + 3 * GAP
     marked = (np.asarray(sheet) == MARK).all(axis=2)
     rows, columns = np.nonzero(marked)

@@ -115,21 +115,21 @@ class EverydayAnswerer:
         return frames
 
     def _look_again(self, pairs: Sequence[ImagePair], kinds: list[str], heat: list[Heat]) -> list[dict[int, SeenThing]]:
-        """For every pair what is seen in the windows of its pictures, by picture; nothing where nothing has a place."""
+        """For every pair what is seen in the windows of its pictures, by side; nothing where nothing has a place."""
         wanted: list[tuple[int, int]] = []
         windows: list[Image.Image] = []
         for place, (pair, kind) in enumerate(zip(pairs, kinds, strict=True)):
             if kind not in OBJECT_KINDS:
                 continue
-            for picture, image in enumerate((pair.before, pair.after)):
-                if SHOWN.get(kind, (True, True))[picture]:
-                    wanted.append((place, picture))
-                    windows.append(cut_window(image.pil, hot_window(heat[place][picture])))
+            for side, image in enumerate((pair.before, pair.after)):
+                if SHOWN.get(kind, (True, True))[side]:
+                    wanted.append((place, side))
+                    windows.append(cut_window(image.pil, hot_window(heat[place][side])))
         found: list[dict[int, SeenThing]] = [{} for _ in pairs]
         if windows:
             nouns, colours = self.name_windows(windows)
-            for (place, picture), noun, colour in zip(wanted, nouns, colours, strict=True):
-                found[place][picture] = SeenThing(nouns=noun, colours=colour)
+            for (place, side), noun, colour in zip(wanted, nouns, colours, strict=True):
+                found[place][side] = SeenThing(nouns=noun, colours=colour)
         return found
 
     def name_windows(self, windows: Sequence[Image.Image]) -> tuple[Floats, Floats]:

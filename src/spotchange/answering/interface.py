@@ -79,7 +79,7 @@ class Answer:
         result.show_pictures_with(lambda: "".join(figures))
         return result._repr_html_()
 
-    def picture(self) -> Image.Image:
+    def figure(self) -> Image.Image:
         """Both images side by side with what changed marked."""
         return side_by_side(
             self.before, self.after, heat=self.heat, regions=self.result.regions, caption=self.result.caption

@@ -182,7 +182,7 @@ def _caption_one(
     answer = captioner.answer(before, after, options=options)
     if heatmap is not None:
         with atomic_path(heatmap) as temporary:
-            answer.picture().save(temporary)
+            answer.figure().save(temporary)
     result = answer.result.to_dict()
     if as_json:
         print_json(result)

@@ -110,4 +110,4 @@ def _line(name: str, answered: dict[str, Any] | Exception) -> dict[str, Any]:
 
 def _as_json(answer: Answer) -> dict[str, Any]:
     """The result with its picture."""
-    return answer.result.to_dict() | {"heatmap": base64.b64encode(encode_image(answer.picture())).decode("ascii")}
+    return answer.result.to_dict() | {"heatmap": base64.b64encode(encode_image(answer.figure())).decode("ascii")}
