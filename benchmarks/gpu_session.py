@@ -1,15 +1,17 @@
 """A plan of jobs for one short GPU session: lanes side by side, a time limit each, results packed while they run.
 
-python benchmarks/gpu_session.py PLAN.yaml --out FOLDER [--total 9.6] [--small]
+python benchmarks/gpu_session.py PLAN.yaml --out FOLDER [--total 9.6] [--small] [--check]
 
-PLAN.yaml: `lanes`, each a list of jobs that run one after the other. A job has a `name`, a `run` (one command line;
-{left} is its limit in minutes), `minutes` (at most; without it whatever is left), `keep` (patterns of files to bring
-back, in the order in which they are wanted) and `small` (words added by --small, to try the plan on a CPU).
+PLAN.yaml: `needs` (files that must be there), `mps` (whether several processes share the GPU) and `lanes`, each a list
+of jobs that run one after the other. A job has a `name`, a `run` (one command line; {left} is its limit in minutes),
+`minutes` (at most; without it whatever is left), `keep` (patterns of files to bring back, in the order in which they
+are wanted), `resume` (a folder: --resume is added where it exists) and `small` (words added by --small, to try the plan
+on a CPU). What is missing ends the session within its first seconds (`gpu_check.py`; --check does that alone).
 
 At its limit a job is interrupted: `spotchange train` and `ablate` then save and end by themselves. Nothing is killed
 before the very end, since under MPS a killed process takes its neighbours with it. FOLDER gets what is to be kept as
-parts of one tar file below 15 MiB (packed every minute, so that a session that is cut off loses little) and
-`session.json`, the table that is also printed.
+parts of one tar file (packed every minute, so that a session that is cut off loses little) and `session.json`, the
+table that is also printed.
 """
 
 from __future__ import annotations
@@ -26,12 +28,14 @@ import tarfile
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-PART = 14 * 2**20
-PARTS = 7  # eight files come back, one of them the table
+PART = 15 * 2**20
+PARTS = 4  # 60 MiB: no more than 64 come back, in files of at most 16
 PACK_EVERY = 60.0  # seconds
 SAVING = 25.0  # seconds that a job has to save and end after it was interrupted
 PACKING = 0.3  # minutes at the end
@@ -46,6 +50,7 @@ class Job:
     run: str
     minutes: float | None = None
     keep: list[str] = field(default_factory=list)
+    resume: str | None = None
     small: str = ""
     began: float | None = None
     took: float = 0.0
@@ -56,9 +61,23 @@ class Job:
         return LOGS / f"{self.name}.log"
 
     @property
-    def last_line(self) -> str:
+    def last_lines(self) -> list[str]:
+        """The end of its log, newest last."""
         lines = self.log.read_text(errors="replace").splitlines() if self.log.exists() else []
-        return next((line.strip()[:110] for line in reversed(lines) if any(map(str.isalnum, line))), "")
+        return [line.strip() for line in lines if any(map(str.isalnum, line))][-12:]
+
+    @property
+    def last_line(self) -> str:
+        return next((line[:110] for line in self.last_lines[-1:]), "")
+
+
+@dataclass
+class Plan:
+    """What a file says."""
+
+    lanes: list[list[Job]]
+    needs: list[str] = field(default_factory=list)
+    mps: bool = False
 
 
 class Session:
@@ -103,6 +122,8 @@ class Session:
     def _job(self, job: Job, limit: float) -> None:
         command = shlex.split(job.run.replace("{left}", f"{max(limit - SAVING, limit / 2) / 60:.2f}"))
         command = [sys.executable if word == "python" else word for word in command]
+        if job.resume is not None and Path(job.resume).exists():
+            command.append("--resume")
         if self.small:
             command += shlex.split(job.small)
         job.began = time.monotonic()
@@ -118,6 +139,8 @@ class Session:
             job.code = process.wait()
         job.took = (time.monotonic() - job.began) / 60
         print(f"[{self.minutes:.2f}] {job.name}: ended with {job.code}: {job.last_line}", flush=True)
+        if job.code not in (0, 128 + signal.SIGINT):
+            print("\n".join(f"    {line[:300]}" for line in job.last_lines), flush=True)
 
     @property
     def minutes(self) -> float:
@@ -147,6 +170,8 @@ class Session:
             while part := data.read(PART):
                 (self.out / f"kept.tar.gz.{number}").write_bytes(part)
                 number += 1
+        for stale in range(number, PARTS):  # an earlier packing was larger
+            (self.out / f"kept.tar.gz.{stale}").unlink(missing_ok=True)
         self.save_table(left_out)
 
     def save_table(self, left_out: list[str] | None = None) -> None:
@@ -164,40 +189,53 @@ class Session:
         print(f"minutes in all: {self.minutes:.2f}", flush=True)
 
 
-def start_mps() -> Path | None:
-    """A daemon that lets processes share the GPU at once; None where there is none to be had."""
+@contextmanager
+def shared_gpu() -> Iterator[None]:
+    """A daemon that lets processes share the GPU at once, where there is one to be had; it ends with the context."""
     control = shutil.which("nvidia-cuda-mps-control")
     if control is None:
-        return None
-    folder = Path(tempfile.mkdtemp(prefix="mps-"))
-    os.environ |= {"CUDA_MPS_PIPE_DIRECTORY": str(folder), "CUDA_MPS_LOG_DIRECTORY": str(folder)}
+        yield
+        return
+    folder = tempfile.mkdtemp(prefix="mps-")
+    os.environ |= {"CUDA_MPS_PIPE_DIRECTORY": folder, "CUDA_MPS_LOG_DIRECTORY": folder}
     subprocess.run([control, "-d"], check=False)
-    return folder
+    try:
+        yield
+    finally:  # the next session's daemon must not meet this one, nor what broke it
+        with suppress(subprocess.TimeoutExpired):
+            subprocess.run([control], input=b"quit -t 5\n", check=False, timeout=10)
 
 
-def read_plan(path: Path) -> list[list[Job]]:
+def read_plan(path: Path) -> Plan:
     import yaml
 
-    lanes = [[Job(**job) for job in lane] for lane in yaml.safe_load(path.read_text(encoding="utf-8"))["lanes"]]
-    names = [job.name for lane in lanes for job in lane]
+    content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    plan = Plan(**content | {"lanes": [[Job(**job) for job in lane] for lane in content["lanes"]]})
+    names = [job.name for lane in plan.lanes for job in lane]
     if len(set(names)) < len(names):
         raise SystemExit("two jobs have the same name")
-    return lanes
+    return plan
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("plan", type=Path)
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--out", type=Path, default=Path("out/session/back"))
     parser.add_argument("--total", type=float, default=9.6, help="minutes for everything, packing included")
     parser.add_argument("--small", action="store_true", help="try the plan on a CPU: adds what the jobs say")
+    parser.add_argument("--check", action="store_true", help="only say what is missing")
     options = parser.parse_args()
     path = os.pathsep.join(filter(None, ["src", os.getenv("PYTHONPATH")]))
     os.environ |= {"PYTHONUNBUFFERED": "1", "PYTHONPATH": path}
-    lanes = read_plan(options.plan)
-    if len(lanes) > 1 and not options.small:
-        start_mps()
-    Session(lanes, options.out, total=options.total, small=options.small).run()
+    began = time.monotonic()
+    check = [sys.executable, str(Path(__file__).with_name("gpu_check.py")), str(options.plan)]
+    code = subprocess.run([*check, "--cpu"] if options.small else check, check=False).returncode
+    if code or options.check:
+        raise SystemExit(code)
+    plan = read_plan(options.plan)
+    total = options.total - (time.monotonic() - began) / 60
+    with shared_gpu() if plan.mps and not options.small else nullcontext():
+        Session(plan.lanes, options.out, total=total, small=options.small).run()
 
 
 if __name__ == "__main__":
