@@ -3,10 +3,12 @@
 python benchmarks/gpu_session.py PLAN.yaml --out FOLDER [--total 9.6] [--small] [--check]
 
 PLAN.yaml: `needs` (files that must be there), `mps` (whether several processes share the GPU) and `lanes`, each a list
-of jobs that run one after the other. A job has a `name`, a `run` (one command line; {left} is its limit in minutes),
-`minutes` (at most; without it whatever is left), `keep` (patterns of files to bring back, in the order in which they
-are wanted), `resume` (a folder: --resume is added where it exists) and `small` (words added by --small, to try the plan
-on a CPU). What is missing ends the session within its first seconds (`gpu_check.py`; --check does that alone).
+of jobs that run one after the other. A job has a `name`, a `run` (one command line; {left} is its limit in minutes,
+{train} what is left of it for training), `minutes` (at most; without it whatever is left), `keep` (patterns of files to
+bring back, in the order in which they are wanted), `resume` (a folder: --resume is added where it exists), `watch` (a
+log, minutes within which it must tell of a step, and words with which the job begins once more if it does not) and
+`small` (words added by --small, to try the plan on a CPU). What is missing ends the session within its first seconds
+(`gpu_check.py`; --check does that alone).
 
 At its limit a job is interrupted: `spotchange train` and `ablate` then save and end by themselves. Nothing is killed
 before the very end, since under MPS a killed process takes its neighbours with it. FOLDER gets what is to be kept as
@@ -39,7 +41,22 @@ PARTS = 4  # 60 MiB: no more than 64 come back, in files of at most 16
 PACK_EVERY = 60.0  # seconds
 SAVING = 25.0  # seconds that a job has to save and end after it was interrupted
 PACKING = 0.3  # minutes at the end
+STARTING = 1.5  # minutes of a job before and after its training: imports, kernels, the last validation
+NO_COMPILER = 3  # exit code of the check where nothing is missing but torch's compiler
 LOGS = Path("out/session")
+
+
+@dataclass
+class Watch:
+    """A log that must tell of a step within so many minutes, or the job begins once more with further words."""
+
+    file: str
+    minutes: float
+    words: str
+
+    def seen(self) -> bool:
+        path = Path(self.file)
+        return path.exists() and '"loss"' in path.read_text(errors="replace")
 
 
 @dataclass
@@ -51,6 +68,7 @@ class Job:
     minutes: float | None = None
     keep: list[str] = field(default_factory=list)
     resume: str | None = None
+    watch: Watch | None = None
     small: str = ""
     began: float | None = None
     took: float = 0.0
@@ -120,27 +138,44 @@ class Session:
             self.save_table()
 
     def _job(self, job: Job, limit: float) -> None:
-        command = shlex.split(job.run.replace("{left}", f"{max(limit - SAVING, limit / 2) / 60:.2f}"))
-        command = [sys.executable if word == "python" else word for word in command]
+        job.began = time.monotonic()
+        job.code = self._attempt(job, limit, job.watch)
+        if job.code is None and job.watch is not None:
+            left = limit - (time.monotonic() - job.began)
+            job.code = self._attempt(job, left, None, job.watch.words)
+        job.took = (time.monotonic() - job.began) / 60
+        print(f"[{self.minutes:.2f}] {job.name}: ended with {job.code}: {job.last_line}", flush=True)
+        if job.code not in (0, 128 + signal.SIGINT):
+            print("\n".join(f"    {line[:300]}" for line in job.last_lines), flush=True)
+
+    def _attempt(self, job: Job, limit: float, watch: Watch | None, words: str = "") -> int | None:
+        """The exit code; None where the first sign of life did not come in time."""
+        left, train = max(limit - SAVING, limit / 2) / 60, max(limit / 60 - STARTING, 0.5)
+        line = job.run.replace("{left}", f"{left:.2f}").replace("{train}", f"{train:.2f}")
+        command = [sys.executable if word == "python" else word for word in shlex.split(f"{line} {words}")]
         if job.resume is not None and Path(job.resume).exists():
             command.append("--resume")
         if self.small:
             command += shlex.split(job.small)
-        job.began = time.monotonic()
         with job.log.open("ab") as log:
             process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
         self.running.append(process)
         print(f"[{self.minutes:.2f}] {job.name}: begins, at most {limit / 60:.2f} minutes", flush=True)
         try:
-            job.code = process.wait(limit)
+            if watch is not None and 60 * watch.minutes < limit:
+                with suppress(subprocess.TimeoutExpired):
+                    return process.wait(60 * watch.minutes)
+                if not watch.seen():
+                    os.killpg(process.pid, signal.SIGKILL)
+                    process.wait()
+                    print(f"[{self.minutes:.2f}] {job.name}: nothing learnt yet; once more, {watch.words}", flush=True)
+                    return None
+                limit -= 60 * watch.minutes
+            return process.wait(limit)
         except subprocess.TimeoutExpired:
             os.kill(process.pid, signal.SIGINT)  # the process itself: its workers hear of it from their parent
             print(f"[{self.minutes:.2f}] {job.name}: interrupted at its limit", flush=True)
-            job.code = process.wait()
-        job.took = (time.monotonic() - job.began) / 60
-        print(f"[{self.minutes:.2f}] {job.name}: ended with {job.code}: {job.last_line}", flush=True)
-        if job.code not in (0, 128 + signal.SIGINT):
-            print("\n".join(f"    {line[:300]}" for line in job.last_lines), flush=True)
+            return process.wait()
 
     @property
     def minutes(self) -> float:
@@ -206,11 +241,15 @@ def shared_gpu() -> Iterator[None]:
             subprocess.run([control], input=b"quit -t 5\n", check=False, timeout=10)
 
 
+def read_job(values: dict[str, Any]) -> Job:
+    return Job(**values | ({"watch": Watch(**values["watch"])} if "watch" in values else {}))
+
+
 def read_plan(path: Path) -> Plan:
     import yaml
 
     content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    plan = Plan(**content | {"lanes": [[Job(**job) for job in lane] for lane in content["lanes"]]})
+    plan = Plan(**content | {"lanes": [[read_job(job) for job in lane] for lane in content["lanes"]]})
     names = [job.name for lane in plan.lanes for job in lane]
     if len(set(names)) < len(names):
         raise SystemExit("two jobs have the same name")
@@ -230,7 +269,10 @@ def main() -> None:
     began = time.monotonic()
     check = [sys.executable, str(Path(__file__).with_name("gpu_check.py")), str(options.plan)]
     code = subprocess.run([*check, "--cpu"] if options.small else check, check=False).returncode
-    if code or options.check:
+    if code == NO_COMPILER and not options.check:
+        print("going on without torch's compiler: slower", flush=True)
+        os.environ["TORCHDYNAMO_DISABLE"] = "1"
+    elif code or options.check:
         raise SystemExit(code)
     plan = read_plan(options.plan)
     total = options.total - (time.monotonic() - began) / 60

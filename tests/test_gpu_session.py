@@ -109,6 +109,21 @@ def test_a_job_goes_on_where_it_stopped(driver: ModuleType) -> None:
     assert (first["jobs"][0]["last"], second["jobs"][0]["last"]) == ("", "['--resume']")
 
 
+def test_a_job_that_learns_nothing_begins_once_more(driver: ModuleType) -> None:
+    """A compiler that never ends must not cost the session."""
+    Path("job.py").write_text(
+        "import sys, time; print(sys.argv[1:], flush=True); time.sleep(0 if '--plain' in sys.argv else 60)"
+    )
+    job = {"run": "python job.py {train}", "watch": {"file": "kept/log.jsonl", "minutes": 0.03, "words": "--plain"}}
+    table = run(driver, [[{"name": "stuck", **job}]], total=3.0)
+    assert table["jobs"][0]["code"] == 0
+    assert table["jobs"][0]["last"].endswith("'--plain']")
+    Path("kept/log.jsonl").write_text('{"kind": "train", "loss": 1.0}')
+    Path("job.py").write_text("import time; time.sleep(4); print('learnt')")
+    table = run(driver, [[{"name": "slow", **job}]], total=3.0)
+    assert table["jobs"][0]["last"] == "learnt"
+
+
 def test_everything_that_is_missing_is_named(tmp_path: Path) -> None:
     lanes = [
         {"name": "typo", "run": "python -m spotchange train small/wide --set stage.stepps=3"},
@@ -131,7 +146,9 @@ def test_plans_name_recipes_and_cells_that_exist(plan: Path, driver: ModuleType)
     from spotchange.config.training import Recipe
 
     for job in (job for lane in driver.read_plan(plan).lanes for job in lane):
-        for words in (shlex.split(job.run), shlex.split(f"{job.run} {job.small}")):
+        line = job.run.replace("{train}", "1.0")
+        watched = job.watch.words if job.watch else ""
+        for words in (shlex.split(line), shlex.split(f"{line} {watched}"), shlex.split(f"{line} {job.small}")):
             changes = [value for option, value in pairwise(words) if option == "--set"]
             if "train" in words:
                 Recipe.from_yaml(find_recipe(words[words.index("train") + 1]), changes)
