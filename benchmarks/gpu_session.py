@@ -1,15 +1,19 @@
 """A plan of jobs for one short GPU session: lanes side by side, a time limit each, results packed while they run.
 
-python benchmarks/gpu_session.py PLAN.yaml --out FOLDER [--total 9.6] [--small]
+python benchmarks/gpu_session.py PLAN.yaml --out FOLDER [--total 9.6] [--small] [--check]
 
-PLAN.yaml: `lanes`, each a list of jobs that run one after the other. A job has a `name`, a `run` (one command line;
-{left} is its limit in minutes), `minutes` (at most; without it whatever is left), `keep` (patterns of files to bring
-back, in the order in which they are wanted) and `small` (words added by --small, to try the plan on a CPU).
+PLAN.yaml: `needs` (files that must be there), `mps` (whether several processes share the GPU) and `lanes`, each a list
+of jobs that run one after the other. A job has a `name`, a `run` (one command line; {left} is its limit in minutes,
+{train} what is left of it for training), `minutes` (at most; without it whatever is left), `keep` (patterns of files to
+bring back, in the order in which they are wanted), `resume` (a folder: --resume is added where it exists), `watch` (a
+log, minutes within which it must tell of a step, and words with which the job begins once more if it does not) and
+`small` (words added by --small, to try the plan on a CPU). What is missing ends the session within its first seconds
+(`gpu_check.py`; --check does that alone).
 
 At its limit a job is interrupted: `spotchange train` and `ablate` then save and end by themselves. Nothing is killed
 before the very end, since under MPS a killed process takes its neighbours with it. FOLDER gets what is to be kept as
-parts of one tar file below 15 MiB (packed every minute, so that a session that is cut off loses little) and
-`session.json`, the table that is also printed.
+parts of one tar file (packed every minute, so that a session that is cut off loses little) and `session.json`, the
+table that is also printed.
 """
 
 from __future__ import annotations
@@ -26,16 +30,33 @@ import tarfile
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-PART = 14 * 2**20
-PARTS = 7  # eight files come back, one of them the table
+PART = 15 * 2**20
+PARTS = 4  # 60 MiB: no more than 64 come back, in files of at most 16
 PACK_EVERY = 60.0  # seconds
 SAVING = 25.0  # seconds that a job has to save and end after it was interrupted
 PACKING = 0.3  # minutes at the end
+STARTING = 1.5  # minutes of a job before and after its training: imports, kernels, the last validation
+NO_COMPILER = 3  # exit code of the check where nothing is missing but torch's compiler
 LOGS = Path("out/session")
+
+
+@dataclass
+class Watch:
+    """A log that must tell of a step within so many minutes, or the job begins once more with further words."""
+
+    file: str
+    minutes: float
+    words: str
+
+    def seen(self) -> bool:
+        path = Path(self.file)
+        return path.exists() and '"loss"' in path.read_text(errors="replace")
 
 
 @dataclass
@@ -46,6 +67,8 @@ class Job:
     run: str
     minutes: float | None = None
     keep: list[str] = field(default_factory=list)
+    resume: str | None = None
+    watch: Watch | None = None
     small: str = ""
     began: float | None = None
     took: float = 0.0
@@ -56,9 +79,23 @@ class Job:
         return LOGS / f"{self.name}.log"
 
     @property
-    def last_line(self) -> str:
+    def last_lines(self) -> list[str]:
+        """The end of its log, newest last."""
         lines = self.log.read_text(errors="replace").splitlines() if self.log.exists() else []
-        return next((line.strip()[:110] for line in reversed(lines) if any(map(str.isalnum, line))), "")
+        return [line.strip() for line in lines if any(map(str.isalnum, line))][-12:]
+
+    @property
+    def last_line(self) -> str:
+        return next((line[:110] for line in self.last_lines[-1:]), "")
+
+
+@dataclass
+class Plan:
+    """What a file says."""
+
+    lanes: list[list[Job]]
+    needs: list[str] = field(default_factory=list)
+    mps: bool = False
 
 
 class Session:
@@ -101,23 +138,44 @@ class Session:
             self.save_table()
 
     def _job(self, job: Job, limit: float) -> None:
-        command = shlex.split(job.run.replace("{left}", f"{max(limit - SAVING, limit / 2) / 60:.2f}"))
-        command = [sys.executable if word == "python" else word for word in command]
+        job.began = time.monotonic()
+        job.code = self._attempt(job, limit, job.watch)
+        if job.code is None and job.watch is not None:
+            left = limit - (time.monotonic() - job.began)
+            job.code = self._attempt(job, left, None, job.watch.words)
+        job.took = (time.monotonic() - job.began) / 60
+        print(f"[{self.minutes:.2f}] {job.name}: ended with {job.code}: {job.last_line}", flush=True)
+        if job.code not in (0, 128 + signal.SIGINT):
+            print("\n".join(f"    {line[:300]}" for line in job.last_lines), flush=True)
+
+    def _attempt(self, job: Job, limit: float, watch: Watch | None, words: str = "") -> int | None:
+        """The exit code; None where the first sign of life did not come in time."""
+        left, train = max(limit - SAVING, limit / 2) / 60, max(limit / 60 - STARTING, 0.5)
+        line = job.run.replace("{left}", f"{left:.2f}").replace("{train}", f"{train:.2f}")
+        command = [sys.executable if word == "python" else word for word in shlex.split(f"{line} {words}")]
+        if job.resume is not None and Path(job.resume).exists():
+            command.append("--resume")
         if self.small:
             command += shlex.split(job.small)
-        job.began = time.monotonic()
         with job.log.open("ab") as log:
             process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
         self.running.append(process)
         print(f"[{self.minutes:.2f}] {job.name}: begins, at most {limit / 60:.2f} minutes", flush=True)
         try:
-            job.code = process.wait(limit)
+            if watch is not None and 60 * watch.minutes < limit:
+                with suppress(subprocess.TimeoutExpired):
+                    return process.wait(60 * watch.minutes)
+                if not watch.seen():
+                    os.killpg(process.pid, signal.SIGKILL)
+                    process.wait()
+                    print(f"[{self.minutes:.2f}] {job.name}: nothing learnt yet; once more, {watch.words}", flush=True)
+                    return None
+                limit -= 60 * watch.minutes
+            return process.wait(limit)
         except subprocess.TimeoutExpired:
             os.kill(process.pid, signal.SIGINT)  # the process itself: its workers hear of it from their parent
             print(f"[{self.minutes:.2f}] {job.name}: interrupted at its limit", flush=True)
-            job.code = process.wait()
-        job.took = (time.monotonic() - job.began) / 60
-        print(f"[{self.minutes:.2f}] {job.name}: ended with {job.code}: {job.last_line}", flush=True)
+            return process.wait()
 
     @property
     def minutes(self) -> float:
@@ -147,6 +205,8 @@ class Session:
             while part := data.read(PART):
                 (self.out / f"kept.tar.gz.{number}").write_bytes(part)
                 number += 1
+        for stale in range(number, PARTS):  # an earlier packing was larger
+            (self.out / f"kept.tar.gz.{stale}").unlink(missing_ok=True)
         self.save_table(left_out)
 
     def save_table(self, left_out: list[str] | None = None) -> None:
@@ -164,40 +224,60 @@ class Session:
         print(f"minutes in all: {self.minutes:.2f}", flush=True)
 
 
-def start_mps() -> Path | None:
-    """A daemon that lets processes share the GPU at once; None where there is none to be had."""
+@contextmanager
+def shared_gpu() -> Iterator[None]:
+    """A daemon that lets processes share the GPU at once, where there is one to be had; it ends with the context."""
     control = shutil.which("nvidia-cuda-mps-control")
     if control is None:
-        return None
-    folder = Path(tempfile.mkdtemp(prefix="mps-"))
-    os.environ |= {"CUDA_MPS_PIPE_DIRECTORY": str(folder), "CUDA_MPS_LOG_DIRECTORY": str(folder)}
+        yield
+        return
+    folder = tempfile.mkdtemp(prefix="mps-")
+    os.environ |= {"CUDA_MPS_PIPE_DIRECTORY": folder, "CUDA_MPS_LOG_DIRECTORY": folder}
     subprocess.run([control, "-d"], check=False)
-    return folder
+    try:
+        yield
+    finally:  # the next session's daemon must not meet this one, nor what broke it
+        with suppress(subprocess.TimeoutExpired):
+            subprocess.run([control], input=b"quit -t 5\n", check=False, timeout=10)
 
 
-def read_plan(path: Path) -> list[list[Job]]:
+def read_job(values: dict[str, Any]) -> Job:
+    return Job(**values | ({"watch": Watch(**values["watch"])} if "watch" in values else {}))
+
+
+def read_plan(path: Path) -> Plan:
     import yaml
 
-    lanes = [[Job(**job) for job in lane] for lane in yaml.safe_load(path.read_text(encoding="utf-8"))["lanes"]]
-    names = [job.name for lane in lanes for job in lane]
+    content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    plan = Plan(**content | {"lanes": [[read_job(job) for job in lane] for lane in content["lanes"]]})
+    names = [job.name for lane in plan.lanes for job in lane]
     if len(set(names)) < len(names):
         raise SystemExit("two jobs have the same name")
-    return lanes
+    return plan
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("plan", type=Path)
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--out", type=Path, default=Path("out/session/back"))
     parser.add_argument("--total", type=float, default=9.6, help="minutes for everything, packing included")
     parser.add_argument("--small", action="store_true", help="try the plan on a CPU: adds what the jobs say")
+    parser.add_argument("--check", action="store_true", help="only say what is missing")
     options = parser.parse_args()
     path = os.pathsep.join(filter(None, ["src", os.getenv("PYTHONPATH")]))
     os.environ |= {"PYTHONUNBUFFERED": "1", "PYTHONPATH": path}
-    lanes = read_plan(options.plan)
-    if len(lanes) > 1 and not options.small:
-        start_mps()
-    Session(lanes, options.out, total=options.total, small=options.small).run()
+    began = time.monotonic()
+    check = [sys.executable, str(Path(__file__).with_name("gpu_check.py")), str(options.plan)]
+    code = subprocess.run([*check, "--cpu"] if options.small else check, check=False).returncode
+    if code == NO_COMPILER and not options.check:
+        print("going on without torch's compiler: slower", flush=True)
+        os.environ["TORCHDYNAMO_DISABLE"] = "1"
+    elif code or options.check:
+        raise SystemExit(code)
+    plan = read_plan(options.plan)
+    total = options.total - (time.monotonic() - began) / 60
+    with shared_gpu() if plan.mps and not options.small else nullcontext():
+        Session(plan.lanes, options.out, total=total, small=options.small).run()
 
 
 if __name__ == "__main__":

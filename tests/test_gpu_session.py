@@ -6,6 +6,7 @@ import importlib.util
 import json
 import random
 import shlex
+import subprocess
 import sys
 import tarfile
 from itertools import pairwise
@@ -43,7 +44,7 @@ def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 def run(driver: ModuleType, lanes: list[list[dict[str, object]]], *, total: float) -> dict[str, object]:
     Path("plan.yaml").write_text(yaml.safe_dump({"lanes": lanes}))
-    session = driver.Session(driver.read_plan(Path("plan.yaml")), Path("out"), total=total, small=True)
+    session = driver.Session(driver.read_plan(Path("plan.yaml")).lanes, Path("out"), total=total, small=True)
     session.run()
     return json.loads(Path("out/session.json").read_text())
 
@@ -84,14 +85,70 @@ def test_what_does_not_fit_is_named_and_parts_are_small(driver: ModuleType, monk
         assert "kept/first.bin" in archive.getnames()
 
 
-@pytest.mark.parametrize("plan", sorted((ROOT / "runs").glob("session-*.yaml")), ids=lambda path: path.stem)
+def test_parts_of_a_larger_packing_do_not_stay(driver: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver, "PART", 2**20)
+    Path("kept/model.bin").write_bytes(random.Random(1).randbytes(5 * 2**19))
+    session = driver.Session([[driver.Job("one", "python -c pass", keep=["kept/*"])]], Path("out"), total=1, small=True)
+    session.pack()
+    assert len(list(Path("out").glob("kept.tar.gz.*"))) == 3
+    Path("kept/model.bin").write_bytes(b"small")
+    session.pack()
+    assert [part.name for part in Path("out").glob("kept.tar.gz.*")] == ["kept.tar.gz.0"]
+
+
+def test_what_comes_back_stays_below_the_limits(driver: ModuleType) -> None:
+    assert driver.PART < 16 * 2**20
+    assert driver.PARTS * driver.PART < 63 * 2**20  # of 64, a MiB for the table and what was printed
+
+
+def test_a_job_goes_on_where_it_stopped(driver: ModuleType) -> None:
+    job = {"run": "python -c 'import sys; print(sys.argv[1:])'", "resume": "kept/last"}
+    first = run(driver, [[{"name": "first", **job}]], total=2.0)
+    Path("kept/last").mkdir()
+    second = run(driver, [[{"name": "second", **job}]], total=2.0)
+    assert (first["jobs"][0]["last"], second["jobs"][0]["last"]) == ("", "['--resume']")
+
+
+def test_a_job_that_learns_nothing_begins_once_more(driver: ModuleType) -> None:
+    """A compiler that never ends must not cost the session."""
+    Path("job.py").write_text(
+        "import sys, time; print(sys.argv[1:], flush=True); time.sleep(0 if '--plain' in sys.argv else 60)"
+    )
+    job = {"run": "python job.py {train}", "watch": {"file": "kept/log.jsonl", "minutes": 0.03, "words": "--plain"}}
+    table = run(driver, [[{"name": "stuck", **job}]], total=3.0)
+    assert table["jobs"][0]["code"] == 0
+    assert table["jobs"][0]["last"].endswith("'--plain']")
+    Path("kept/log.jsonl").write_text('{"kind": "train", "loss": 1.0}')
+    Path("job.py").write_text("import time; time.sleep(4); print('learnt')")
+    table = run(driver, [[{"name": "slow", **job}]], total=3.0)
+    assert table["jobs"][0]["last"] == "learnt"
+
+
+def test_everything_that_is_missing_is_named(tmp_path: Path) -> None:
+    lanes = [
+        {"name": "typo", "run": "python -m spotchange train small/wide --set stage.stepps=3"},
+        {"name": "none", "run": "python -m spotchange train small/nowhere"},
+        {"name": "gone", "run": "python benchmarks/nothing.py"},
+        {"name": "good", "run": "python benchmarks/runs_table.py a b"},
+    ]
+    (tmp_path / "plan.yaml").write_text(yaml.safe_dump({"needs": ["a/file"], "lanes": [lanes]}))
+    check = [sys.executable, str(ROOT / "benchmarks" / "gpu_check.py"), str(tmp_path / "plan.yaml")]
+    found = subprocess.run([*check, "--cpu"], capture_output=True, text=True, cwd=ROOT)
+    assert found.returncode == 2
+    told = [line.partition(": ")[2].partition(":")[0] for line in found.stdout.splitlines() if "missing: " in line]
+    assert told == ["typo", "none", "gone"]
+
+
+@pytest.mark.parametrize("plan", sorted((ROOT / "runs").glob("*.yaml")), ids=lambda path: path.stem)
 def test_plans_name_recipes_and_cells_that_exist(plan: Path, driver: ModuleType) -> None:
     from spotchange.config.ablation import Ablation
     from spotchange.config.recipes import ABLATIONS, find_recipe
     from spotchange.config.training import Recipe
 
-    for job in (job for lane in driver.read_plan(plan) for job in lane):
-        for words in (shlex.split(job.run), shlex.split(f"{job.run} {job.small}")):
+    for job in (job for lane in driver.read_plan(plan).lanes for job in lane):
+        line = job.run.replace("{train}", "1.0")
+        watched = job.watch.words if job.watch else ""
+        for words in (shlex.split(line), shlex.split(f"{line} {watched}"), shlex.split(f"{line} {job.small}")):
             changes = [value for option, value in pairwise(words) if option == "--set"]
             if "train" in words:
                 Recipe.from_yaml(find_recipe(words[words.index("train") + 1]), changes)

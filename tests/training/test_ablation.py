@@ -6,11 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 
 from spotchange.config.ablation import Ablation
 from spotchange.config.recipes import RECIPES
 from spotchange.errors import ConfigError
-from spotchange.training.ablation.table import CellResult, as_json, collect, plan, rank_correlation, run_jobs
+from spotchange.training.ablation.table import SHARED, CellResult, as_json, collect, plan, rank_correlation, run_jobs
 from spotchange.training.stopping import StopRequest
 
 FOLDER = RECIPES / "ablations"
@@ -145,3 +146,15 @@ def test_some_cells_alone_are_compared_among_themselves(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, [*options, "--out", str(tmp_path), "--device", "cpu"])
     assert done.exit_code == 0, done.output  # nothing is run in no minutes; the table is printed
     assert "none" in done.output
+
+
+def test_a_table_that_is_cut_short_has_every_cell_of_a_seed() -> None:
+    values = yaml.safe_load((FOLDER / "smoke.yaml").read_text()) | {"seeds": [1, 2]}
+    first, *_ = values["cells"]
+    values["cells"][first]["seeds"] = [1, 2, 3]
+    ablation = Ablation.from_mapping(values, source="test")
+    chains = list(dict.fromkeys(job.chain for job in plan(ablation, Path("out")) if job.chain != SHARED))
+    cells = list(ablation.cells)
+    assert len(cells) > 1
+    expected = [f"{cell}, seed {seed}" for seed in (1, 2) for cell in cells]
+    assert chains == [*expected, f"{first}, seed 3"]

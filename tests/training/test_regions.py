@@ -41,6 +41,23 @@ def test_blocks_of_a_kind_are_compiled_once(objective: CaptionObjective, make_ba
     assert set(objective.state_dict()) == names
 
 
+def test_ranking_beside_captions_adds_one_region_and_later_batches_none(tiny_settings: ModelSettings, make_batch) -> None:
+    """As `small/wide` trains: every further shape would cost a compilation in the middle of a run."""
+    torch.compiler.reset()
+    torch.manual_seed(0)
+    text = tiny_settings.text.model_copy(update={"encoder": True})
+    model = build_model(tiny_settings.model_copy(update={"text": text}))
+    settings = CaptionSettings.model_validate({"kind": "caption", "dense": {}, "contrast": 0.5})
+    ranking = CaptionObjective(model, settings, **HALF).train()
+    counter = CompileCounter()
+    compile_regions(ranking, backend=counter)  # type: ignore[arg-type]
+    ranking(make_batch(8, seed=1))["loss"].backward()
+    compiled = counter.frame_count
+    assert compiled == 8  # the seven above and the text encoder's blocks
+    ranking(make_batch(8, seed=2))["loss"].backward()
+    assert counter.frame_count == compiled
+
+
 def test_gradients_are_the_same(objective: CaptionObjective, make_batch) -> None:
     objective.eval()
     objective(make_batch(8, seed=1))["loss"].backward()

@@ -12,10 +12,12 @@ import torch
 from PIL import Image
 
 from spotchange.config.model import ModelSettings
+from spotchange.config.recipes import find_recipe
 from spotchange.config.training import Recipe
 from spotchange.errors import InputError, ModelError
 from spotchange.language.vocabulary import TOKENS, build_tokenizer
 from spotchange.models.vision.preprocess import Preprocessor
+from spotchange.models.weights.bundled import bundled_folder
 from spotchange.models.weights.folder import load_model, save_model
 from spotchange.training.log import read_log
 from spotchange.training.run import HEADS_FILE, run_stage
@@ -147,3 +149,16 @@ def test_heads_for_training_go_on_with_the_next_stage(saved: Path, tmp_path: Pat
 def test_a_missing_start_is_one_clear_line(tmp_path: Path) -> None:
     with pytest.raises(ModelError):
         start_model(recipe(tmp_path / "nothing" / "here.pt", "stream"))
+
+
+def test_the_wide_recipe_goes_on_with_the_shipped_model_and_adds_a_text_tower_alone() -> None:
+    start = start_model(Recipe.from_yaml(find_recipe("small/wide")))
+    shipped = load_model(bundled_folder())
+    assert start.settings.text == shipped.settings.text.model_copy(update={"encoder": True})
+    for part in ("architecture", "vision", "captioner", "heads"):
+        assert getattr(start.settings, part) == getattr(shipped.settings, part)
+    assert start.fresh
+    assert all(name.startswith("text_encoder.") or name == "logit_scale" for name in start.fresh)
+    state = start.model.state_dict()
+    for name, value in shipped.model.state_dict().items():
+        torch.testing.assert_close(state[name], value)

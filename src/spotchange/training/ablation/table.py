@@ -9,6 +9,7 @@ import math
 import statistics
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -116,13 +117,16 @@ class CellResult:
 
 
 def plan(ablation: Ablation, out: Path) -> list[Job]:
-    """Every stage to run, in order; the shared one first, once."""
+    """Every stage to run, in order; the shared one first, once.
+
+    Seed by seed: a table that is cut short then has all its cells with fewer seeds, which paired tests can use.
+    """
     jobs = []
     if ablation.shared is not None:
         jobs.append(_job(ablation, ablation.shared, {}, ablation.seeds[0], None, out / SHARED, SHARED))
-    for cell in ablation.cells:
-        for seed in ablation.seeds_of(cell):
-            jobs += _chain(ablation, cell, seed, out)
+    for seeds in zip_longest(*(ablation.seeds_of(cell) for cell in ablation.cells)):
+        for cell, seed in zip(ablation.cells, seeds, strict=True):
+            jobs += [] if seed is None else _chain(ablation, cell, seed, out)
     return jobs
 
 

@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# What a bare machine with Python 3.12, torch, transformers and accelerate lacks, as small as it gets: build/wheels312 holds
+# what is compiled, build/wheels312/pure.zip all else. Then: PYTHONPATH=build/wheels312:build/wheels312/pure.zip python3 ...
+set -euo pipefail
+cd "$(dirname "$0")/.."
+rm -rf build/wheels312 build/pure312
+"${PYTHON:-python3}" -m pip install --quiet --no-compile --target build/pure312 --platform manylinux2014_x86_64 \
+    --python-version 3.12 --only-binary=:all: pydantic rich PyYAML typer
+mkdir -p build/wheels312
+mv build/pure312/pydantic_core build/wheels312/
+(cd build/pure312 && rm -rf bin _yaml && find . -name '*.so' -delete && "${PYTHON:-python3}" -m zipfile -c ../wheels312/pure.zip ./*)
+rm -r build/pure312
+du -sh build/wheels312
+echo "what git tracks here:"
+git ls-files -z | xargs -0 --no-run-if-empty du -cb 2> /dev/null | tail -1 | awk '{printf "%.1f MiB\n", $1 / 2^20}'
