@@ -68,6 +68,7 @@ class Service:
                 key_needed=settings.api_key is not None,
                 attempts=attempts,
                 has_room=self.sweeper.has_room if self.sweeper is not None else lambda _: True,
+                largest_upload=settings.max_request_bytes,
             )
         self.app = Guard(api=self.api, page=page, settings=settings, meter=self.meter, attempts=attempts)
 
