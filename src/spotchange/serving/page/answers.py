@@ -38,9 +38,7 @@ class PageAnswers:
         Raises:
             Problem: says which picture is refused and why, or that the server is full.
         """
-        pixels = sum(
-            check_picture(content, side, self.settings) for content, side in ((before, "before"), (after, "after"))
-        )
+        pixels = check_picture(before, "before", self.settings) + check_picture(after, "after", self.settings)
         try:
             with self._batcher.place(), self._pixels(pixels):
                 return self._ask(read_checked_pair(before, after, self.settings))
