@@ -130,6 +130,7 @@ def test_score_files(run: Any, tmp_path: Path, text: str) -> None:
         ["models", "show", LONG],
         ["models", "import", LONG, "--out", "m"],
         ["train", LONG],
+        ["train", "smoke/adapt", "--out", "a.png"],
         ["evaluate", LONG, LONG],
         ["no-such-verb"],
         ["caption", "--no-such-option"],

@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import nullcontext
+from pathlib import Path
 
 import pytest
 from PIL import Image
@@ -183,6 +184,8 @@ def test_the_key(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
         read_api_key(tmp_path / "key")
     with pytest.raises(InputError, match="cannot read"):
         read_api_key(tmp_path / "none")
+    with pytest.raises(InputError, match="not a file"):
+        read_api_key(Path("/dev/zero"))
 
 
 def test_a_body_of_countless_parts_is_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -89,6 +89,7 @@ class Service:
             description=DESCRIPTION,
             docs_url=None,
             redoc_url=None,
+            openapi_url=None,
             lifespan=self._lifespan,
         )
         problems.install(api)
@@ -97,6 +98,10 @@ class Service:
         api.include_router(models_router(answerer))
         api.include_router(health_router(self.batcher, self.meter))
         _describe(api, key_needed=self.settings.api_key is not None)
+
+        @api.get("/openapi.json", include_in_schema=False, dependencies=[known_parameters()])
+        async def description() -> dict[str, Any]:
+            return api.openapi()
 
         @api.get("/docs", include_in_schema=False, dependencies=[known_parameters()])
         async def docs() -> HTMLResponse:

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spotchange.errors import InputError
+from spotchange.files import read_input
 
 API_KEY_VARIABLE = "SPOTCHANGE_API_KEY"
 SHORTEST_KEY = 8
+LONGEST_KEY_FILE = 4096  # bytes
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 
 
@@ -79,8 +81,8 @@ def read_api_key(path: Path | None) -> str | None:
             return None
     else:
         try:
-            key, source = path.read_text(encoding="utf-8"), f"--api-key-file {path}"
-        except (OSError, UnicodeDecodeError) as error:
+            key, source = read_input(path, most_bytes=LONGEST_KEY_FILE), f"--api-key-file {path}"
+        except (OSError, ValueError) as error:
             raise InputError(
                 f"cannot read --api-key-file {path}: {getattr(error, 'strerror', None) or error}"
             ) from error
