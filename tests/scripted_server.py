@@ -69,7 +69,8 @@ class Handler(BaseHTTPRequestHandler):
             self.connection.close()
             return
         status, content, headers = reply if isinstance(reply, tuple) else (200, reply, {})
-        data = content.encode() if isinstance(content, str) else json.dumps(content).encode()
+        text = content if isinstance(content, str | bytes) else json.dumps(content)
+        data = text if isinstance(text, bytes) else text.encode()
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name, value)

@@ -116,6 +116,8 @@ def test_score_files(run: Any, tmp_path: Path, text: str) -> None:
         ["caption", "--pairs", LONG],
         ["caption", "--pairs", "pipe"],
         ["caption", "pipe", "b.png", "--model", "pixels"],
+        ["caption", "--pairs", "pairs.jsonl", "--model", "pixels", "--out", "pipe"],
+        ["caption", "--pairs", "pairs.jsonl", "--model", "pixels", "--out", "/dev/zero"],
         ["score", "pipe", "pipe"],
         ["config", "check", "pipe"],
         ["generate", "--out", "x", "--pairs", "4", "--seed", "-1"],
@@ -128,6 +130,7 @@ def test_score_files(run: Any, tmp_path: Path, text: str) -> None:
         ["models", "show", LONG],
         ["models", "import", LONG, "--out", "m"],
         ["train", LONG],
+        ["train", "smoke/adapt", "--out", "a.png"],
         ["evaluate", LONG, LONG],
         ["no-such-verb"],
         ["caption", "--no-such-option"],
@@ -136,6 +139,7 @@ def test_score_files(run: Any, tmp_path: Path, text: str) -> None:
 )
 def test_arguments(run: Any, tmp_path: Path, arguments: list[str]) -> None:
     os.mkfifo(tmp_path / "pipe")
+    write(tmp_path / "pairs.jsonl", json.dumps(ROW))
     code, _, err = run(*arguments)
     assert code == 2, err
     assert "Traceback" not in err
@@ -158,6 +162,24 @@ def test_a_name_that_is_not_utf8_is_answered(run: Any, tmp_path: Path) -> None:
     code, _, err = run("caption", "x", "y", "--model", "pixels", "--out", "out.jsonl")
     assert code == 0, err
     assert json.loads((tmp_path / "out.jsonl").read_text())["changed"] is False
+
+
+def test_damaged_metadata_of_a_picture_are_no_second_message(tmp_path: Path) -> None:
+    """Pillow warns of them, with its own paths and lines; outside of pytest nobody turns that into an error."""
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    Image.new("RGB", (32, 24), "red").save(tmp_path / "a.jpg", exif=exif)
+    content = (tmp_path / "a.jpg").read_bytes()
+    start = content.index(b"Exif") + 6
+    (tmp_path / "b.jpg").write_bytes(content[: start + 8] + b"\xff\x0f" + content[start + 10 :])
+    told = subprocess.run(
+        [sys.executable, "-m", "spotchange", "caption", "a.jpg", "b.jpg", "--model", "pixels"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (told.returncode, told.stderr) == (0, "")
 
 
 def test_control_characters_are_written_out(run: Any) -> None:

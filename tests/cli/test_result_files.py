@@ -50,6 +50,8 @@ PAIR = ("before/shot.png", "after/shot.png")
         ("caption", *PAIR, "--model", "pixels", "--heatmap", "after/shot.png"),
         ("evaluate", "pixels", "before", "--report", "diary.txt"),
         ("leaderboard", "before", "--html", "diary.txt"),
+        ("data", "preview", "before", "--out", "before/shot.png"),
+        ("data", "preview", "before", "--out", "diary.txt"),
     ],
     ids=" ".join,
 )

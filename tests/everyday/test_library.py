@@ -1,13 +1,17 @@
 import json
+import re
+import shutil
+import struct
 
 import pytest
 import torch
 from PIL import Image
 
-from spotchange.errors import DataError, InputError
-from spotchange.everyday.collecting import add_objects
-from spotchange.everyday.dataset import EverydayPlan, generate_everyday
-from spotchange.everyday.library import LEVELS, SIDE, bundled_library, read_library
+from spotchange.errors import DataError, ImageError, InputError
+from spotchange.everyday.collecting import add_backgrounds, add_objects
+from spotchange.everyday.dataset import PLAN, EverydayPlan, generate_everyday
+from spotchange.everyday.library import LEVELS, OBJECTS, SIDE, TILES, bundled_library, read_library
+from spotchange.locks import one_writer
 
 
 def test_names_come_from_files_and_folders(tmp_path):
@@ -32,6 +36,36 @@ def test_a_picture_without_transparency_is_refused(tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match="no PNG or WebP"):
         add_objects(tmp_path / "empty", tmp_path / "library")
+
+
+def test_damaged_cut_outs_and_lists_are_one_line(tmp_path):
+    picture = Image.new("RGBA", (40, 40), (255, 0, 0, 255))
+    picture.save(tmp_path / "mug.png")
+    whole = (tmp_path / "mug.png").read_bytes()
+    header = struct.pack(">II", 60_000, 60_000)
+    for content in (whole[:60], whole[:16] + header + whole[24:], b"", b"text"):
+        (tmp_path / "mug.png").write_bytes(content)
+        with pytest.raises(ImageError, match=r"mug\.png"):
+            add_objects(tmp_path, tmp_path / "library")
+    (tmp_path / "mug.png").write_bytes(whole)
+    for text in ("[" * 100_000, "1", "{}", '{"file_name": []}'):
+        (tmp_path / "metadata.jsonl").write_text(text)
+        with pytest.raises(DataError, match=r"metadata\.jsonl"):
+            add_objects(tmp_path, tmp_path / "library")
+    assert not (tmp_path / "library").exists()
+    (tmp_path / "none").mkdir()
+    with pytest.raises(InputError, match="no photos"):
+        add_backgrounds(tmp_path / "none", tmp_path / "library")
+
+
+def test_a_damaged_library_is_one_line(library_folder, tmp_path):
+    damages = {TILES: lambda content: content[:40], OBJECTS: lambda content: b"[]\n" + content}
+    for name, damage in damages.items():
+        folder = tmp_path / name / "library"
+        shutil.copytree(library_folder, folder)
+        (folder / name).write_bytes(damage((folder / name).read_bytes()))
+        with pytest.raises(DataError, match="the library's"):
+            read_library(folder)
 
 
 def test_a_tile_has_all_its_levels(library):
@@ -66,3 +100,18 @@ def test_a_data_set_goes_on_where_it_stopped(library, tmp_path):
     with pytest.raises(InputError, match="other settings"):
         generate_everyday(EverydayPlan(split="train", seed=4, side=64, library="toy"), library, out=tmp_path, pairs=6)
     assert torch.get_default_dtype() == torch.float32
+
+
+def test_a_data_set_that_cannot_go_on_is_one_line(library, tmp_path):
+    plan = EverydayPlan(split="train", seed=3, side=64, library="toy")
+    generate_everyday(plan, library, out=tmp_path, pairs=1)
+    folder = tmp_path / "train"
+    with one_writer(folder), pytest.raises(InputError, match="is being written by"):
+        generate_everyday(plan, library, out=tmp_path, pairs=2)
+    for file in (next(folder.glob("images/*.png")), folder / "metadata.jsonl", folder / PLAN):
+        whole = file.read_bytes()
+        file.write_bytes(b"" if file.suffix == ".png" else b"[]\n" if file.suffix == ".jsonl" else b"[")
+        with pytest.raises(DataError, match=re.escape(file.name)):
+            generate_everyday(plan, library, out=tmp_path, pairs=2)
+        file.write_bytes(whole)
+    assert generate_everyday(plan, library, out=tmp_path, pairs=2).new_pairs == 1

@@ -20,6 +20,7 @@ from spotchange.serving.attempts import MOST_FAILURES, WITHIN_SECONDS, Attempts
 from spotchange.serving.connections import ImpatientProtocol
 from spotchange.serving.engine.meter import Meter
 from spotchange.serving.guard import Guard
+from spotchange.serving.page.gateway import PageGateway
 from spotchange.serving.page.sweeping import Sweeper
 from spotchange.serving.settings import ServerSettings
 
@@ -90,6 +91,47 @@ def test_an_endless_body_is_413_whatever_the_application_makes_of_it(path: str) 
     answer = ask(settings, "POST", path, content=pieces(20, 1000))
     assert answer.status_code == 413
     assert answer.json()["type"].endswith("request-too-large")
+
+
+def test_calls_of_the_page_are_short() -> None:
+    """What is parsed takes many times its size; only uploads, which go to the disk, are long."""
+    settings = ServerSettings(max_call_bytes=1000)
+    assert ask(settings, "POST", "/gradio_api/queue/join", content=bytes(1000)).text == "1000"
+    assert ask(settings, "POST", "/gradio_api/queue/join", content=bytes(1001)).status_code == 413
+    assert ask(settings, "POST", "/gradio_api/queue/join", content=pieces(2, 900)).status_code == 413
+    assert ask(settings, "POST", "/gradio_api/upload", content=bytes(1001)).text == "1001"
+
+
+def test_bodies_in_memory_are_bounded_together() -> None:
+    """Each of many requests may be as long as is allowed, but not all at once."""
+    settings = ServerSettings(max_request_bytes=10_000, max_held_bytes=15_000)
+    release, arrived = asyncio.Event(), asyncio.Semaphore(0)
+
+    async def slow(scope: Any, receive: Any, send: Any) -> None:
+        async def held(message: Any) -> None:
+            arrived.release()
+            await release.wait()
+            await send(message)
+
+        await echo(scope, receive, held)
+
+    guard = Guard(api=slow, page=None, settings=settings, meter=Meter())
+
+    async def go() -> list[int]:
+        transport = httpx.ASGITransport(app=guard, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost:8000") as client:
+
+            async def post() -> int:
+                return (await client.post("/v1/caption/batch", content=bytes(8000))).status_code
+
+            asked = []
+            for _ in range(2):
+                asked.append(asyncio.ensure_future(post()))
+                await arrived.acquire()
+            release.set()
+            return [*await asyncio.gather(*asked), await post()]
+
+    assert asyncio.run(go()) == [200, 503, 200]
 
 
 def test_a_trickled_body_of_the_page_is_408() -> None:
@@ -184,7 +226,7 @@ def test_unknown_parameters_are_an_error(api_server: Any, draw: Any, pair_form: 
         assert "'treshold'" in wrong.json()["detail"]
         assert "threshold" in wrong.json()["detail"]
         assert client.post("/v1/caption?threshold=0.9", files=files).status_code == 200
-        for path in ("/v1/models", "/healthz", "/metrics", "/docs"):
+        for path in ("/v1/models", "/healthz", "/metrics", "/docs", "/openapi.json"):
             assert client.get(f"{path}?x=1").status_code == 422
             assert client.get(path).status_code == 200
 
@@ -221,3 +263,36 @@ def test_what_pages_leave_is_swept_and_bounded(tmp_path: Path) -> None:
 def test_problems_are_json(api_server: Any) -> None:
     answer = httpx.post(f"{api_server.address}/v1/caption", headers={"Origin": "http://evil.example"})
     assert json.loads(answer.text)["type"].endswith("cross-site")
+
+
+def test_uploads_that_begin_together_share_the_room() -> None:
+    """What has not arrived yet counts as well; an upload that does not say how long it is, as the longest."""
+    waiting, arrived = asyncio.Event(), asyncio.Semaphore(0)
+
+    async def slow(scope: Any, receive: Any, send: Any) -> None:
+        arrived.release()
+        await waiting.wait()
+        await echo(scope, receive, send)
+
+    async def go() -> list[int]:
+        gateway = PageGateway(
+            slow,
+            framework=None,
+            key_needed=False,
+            attempts=Attempts(),
+            has_room=lambda size: size <= 1000,
+            largest_upload=900,
+        )
+        transport = httpx.ASGITransport(app=gateway, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost:8000") as client:
+
+            async def upload(content: Any) -> int:
+                return (await client.post("/gradio_api/upload", content=content)).status_code
+
+            first = asyncio.ensure_future(upload(bytes(600)))
+            await arrived.acquire()
+            refused = [await upload(bytes(500)), await upload(pieces(1, 10))]
+            waiting.set()
+            return [*refused, await first, await upload(bytes(500)), await upload(pieces(1, 10))]
+
+    assert asyncio.run(go()) == [503, 503, 200, 200, 200]

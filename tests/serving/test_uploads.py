@@ -8,13 +8,19 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import nullcontext
+from pathlib import Path
 
 import pytest
 from PIL import Image
 
 from spotchange.errors import InputError
+from spotchange.serving.api.bodies import MOST_PARTS, _validated
 from spotchange.serving.api.problems import Problem
+from spotchange.serving.api.schemas import PairIn
 from spotchange.serving.api.uploads import Decoder, check_picture, decode_base64, is_polyglot, read_checked_pair
+from spotchange.serving.page.answers import PageAnswers
 from spotchange.serving.settings import ServerSettings, read_api_key
 
 SETTINGS = ServerSettings(max_picture_bytes=200_000, max_pixels=1_000_000, max_decoded_pixels=2_000_000)
@@ -178,3 +184,45 @@ def test_the_key(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
         read_api_key(tmp_path / "key")
     with pytest.raises(InputError, match="cannot read"):
         read_api_key(tmp_path / "none")
+    with pytest.raises(InputError, match="not a file"):
+        read_api_key(Path("/dev/zero"))
+
+
+def test_a_body_of_countless_parts_is_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A megabyte of empty lists is twenty megabytes of Python, and parsing them keeps everybody else waiting."""
+
+    def parse(*_: object) -> None:
+        raise AssertionError("it was parsed")
+
+    assert _validated(PairIn, b'{"before": "", "after": ""}').before == ""
+    monkeypatch.setattr("spotchange.serving.api.bodies.json.loads", parse)
+    for part in (b"[]", b"{}", b'"a":0'):
+        with pytest.raises(Problem, match="not a pair"):
+            _validated(PairIn, b'{"before": [' + b",".join([part] * MOST_PARTS) + b"]}")
+
+
+def test_pixels_of_pages_are_bounded_together(draw: Draw, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Visitors wait for each other's large pictures, and are turned away where that takes too long."""
+    settings = ServerSettings(max_pixels=72 * 48, max_decoded_pixels=4 * 72 * 48)
+    held: list[int] = []
+
+    class Line:
+        """Answers a pair with what is left to the others meanwhile."""
+
+        place = staticmethod(nullcontext)
+
+        def submit(self, *_: object) -> Future[int]:
+            held.append(answers._pixels_left)
+            answered: Future[int] = Future()
+            answered.set_result(len(held))
+            return answered
+
+    answers = PageAnswers(Line(), settings)  # type: ignore[arg-type]
+    with answers._pixels(1):
+        monkeypatch.setattr("spotchange.serving.page.answers.LONGEST_WAIT", 0.01)
+        with pytest.raises(Problem, match="every place is taken"):
+            answers.of_files(draw(1), draw(2))
+    answers.of_files(draw(1), draw(2))
+    answers.of_files(draw(1, size=(36, 48)), draw(2))
+    assert held == [0, 36 * 48]
+    assert answers._pixels_left == 2 * 72 * 48

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from spotchange.cli.model_options import ModelOptions, parse_options
-from spotchange.cli.output import notes, print_json, print_line
+from spotchange.cli.output import check_result_file, notes, print_json, print_line
 from spotchange.errors import InputError
 
 
@@ -80,6 +80,7 @@ def _calibrate_asked(
 
     if out is None:
         raise InputError("--out is needed: a model that is asked has no folder of ours", hint="--out calibration.json")
+    check_result_file("--out", out, begins='{"temperature"')
     if "calibration" in options:
         raise InputError("--model-option calibration=... is what this command writes", hint="leave it out")
     answerer = build_vlm(model, options, device=device)

@@ -9,7 +9,7 @@ import typer
 
 from spotchange.cli.features import features
 from spotchange.cli.help import PlainGroup
-from spotchange.cli.output import notes, print_json, print_line, progress, tables
+from spotchange.cli.output import check_result_image, notes, print_json, print_line, progress, tables
 from spotchange.locks import one_writer
 from spotchange.storage import as_place
 
@@ -107,7 +107,11 @@ def preview(
     from spotchange.data import list_splits, read_rows
     from spotchange.data.preview import pick_rows, write_preview
     from spotchange.errors import DataError
+    from spotchange.images import SUFFIXES
 
+    check_result_image("--out", out, inputs=(), suffixes=SUFFIXES)
+    if out.exists() and out.resolve().is_relative_to(data_dir.resolve()):
+        raise DataError(f"--out {out} is part of the data set", hint="choose another name")
     splits = list_splits(data_dir)
     if split is None and not splits:
         raise DataError(f"{data_dir} holds no data set", hint="a data set is DIR/{train,val,test}/metadata.jsonl")

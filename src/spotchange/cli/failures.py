@@ -17,7 +17,8 @@ BAD_INPUT, OUR_MISTAKE, INTERRUPTED = 2, 70, 130
 # What the machine refuses rather than what we do wrong.
 _OF_THE_MACHINE = (
     errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ENOENT,
-    errno.ENOTDIR, errno.EISDIR, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ELOOP, errno.EFBIG,
+    errno.ENOTDIR, errno.EISDIR, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ELOOP, errno.EFBIG, errno.EEXIST,
+    errno.ENOTEMPTY, errno.EBUSY, errno.EXDEV, errno.ENXIO, errno.ENODEV, errno.ESTALE, errno.ENOMEM, errno.EAGAIN,
 )  # fmt: skip
 
 

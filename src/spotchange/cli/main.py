@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable
 from typing import Annotated
 
@@ -70,6 +71,8 @@ def _common(
 
 def main() -> None:
     """Run the command line: 0 done, 1 a verdict asked for, 2 bad input, 70 our mistake, 130 interrupted."""
+    # What Pillow thinks of a picture is no line of ours; `images.py` says what is wrong with it.
+    warnings.filterwarnings("ignore", module=r"PIL\.")
     try:
         code = app(standalone_mode=False)
     except BaseException as error:

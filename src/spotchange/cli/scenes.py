@@ -50,13 +50,17 @@ def add_objects(
     """
     from spotchange.errors import InputError
     from spotchange.everyday import collecting
+    from spotchange.locks import one_writer
 
     if split not in ("train", "held-out"):
         raise InputError(f"unknown split '{split}'", hint="use train or held-out")
-    added = collecting.add_objects(folder, library, split=split, licence=licence)
-    photos = (
-        0 if backgrounds is None else collecting.add_backgrounds(backgrounds, library, split=split, licence=licence)
-    )
+    if backgrounds is not None and not backgrounds.is_dir():
+        raise InputError(f"{backgrounds} is not a folder")
+    with one_writer(library):
+        added = collecting.add_objects(folder, library, split=split, licence=licence)
+        photos = (
+            0 if backgrounds is None else collecting.add_backgrounds(backgrounds, library, split=split, licence=licence)
+        )
     if as_json:
         print_json({**vars(added), "unknown": list(added.unknown), "backgrounds": photos, "library": str(library)})
         return

@@ -16,7 +16,8 @@ from spotchange.errors import DataError, InputError
 from spotchange.everyday.language.colours import main_colour
 from spotchange.everyday.language.nouns import everyday_nouns
 from spotchange.everyday.library import BACKGROUND_PICTURES, BACKGROUNDS, OBJECTS, SIDE, TILES
-from spotchange.files import write_bytes
+from spotchange.files import load_json, read_input, write_bytes
+from spotchange.images import read_image, read_stored
 
 _PICTURES = (".png", ".webp")
 _SMALLEST = 16  # pixels
@@ -79,13 +80,14 @@ def add_objects(
 def add_backgrounds(folder: Path, library: Path, *, split: str = "train", licence: str = "own") -> int:
     """Add photos to paste things on; returns how many."""
     files = sorted(path for path in folder.rglob("*") if path.suffix.lower() in (*_PICTURES, ".jpg", ".jpeg"))
+    if not files:
+        raise InputError(f"{folder} holds no photos")
     rows, pictures = [], bytearray()
     start = (library / BACKGROUND_PICTURES).stat().st_size if (library / BACKGROUND_PICTURES).exists() else 0
     for path in files:
-        with Image.open(path) as opened:
-            picture = opened.convert("RGB")
-            picture.thumbnail((384, 384))
-            encoded = _encoded(picture, 75)
+        picture = read_image(path)
+        picture.thumbnail((384, 384))
+        encoded = _encoded(picture, 75)
         at = [start + len(pictures), len(encoded)]
         name = f"own:{path.relative_to(folder).as_posix()}"
         rows.append({"id": name, "kind": "photo", "split": split, "source": "own", "licence": licence, "at": at})
@@ -98,8 +100,11 @@ def _named(folder: Path) -> dict[str, str]:
     path = folder / "metadata.jsonl"
     if not path.exists():
         return {}
-    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-    return {row["file_name"]: row["noun"] for row in rows}
+    try:
+        rows = [load_json(line) for line in read_input(path).splitlines() if line.strip()]
+        return {row["file_name"]: row["noun"] for row in rows}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(f"cannot read {path}: {error}", hint='a line is {"file_name": ..., "noun": ...}') from error
 
 
 def _noun_of(path: Path, folder: Path, known: dict[str, int]) -> str:
@@ -113,13 +118,10 @@ def _noun_of(path: Path, folder: Path, known: dict[str, int]) -> str:
 
 def _cut_out(path: Path) -> tuple[bytes, float, str]:
     """Cropped to what is seen, as small as the library needs it: encoded picture, width / height, colour."""
-    try:
-        with Image.open(path) as opened:
-            if "A" not in opened.getbands() and "transparency" not in opened.info:
-                raise DataError(f"{path} has no transparency: cut the thing out of its background first")
-            picture = opened.convert("RGBA")
-    except OSError as error:
-        raise DataError(f"cannot read {path}: {error}") from error
+    stored = read_stored(path)
+    if "A" not in stored.getbands() and "transparency" not in stored.info:
+        raise DataError(f"{path} has no transparency: cut the thing out of its background first")
+    picture = stored.convert("RGBA")
     alpha = np.asarray(picture)[..., 3] > 8
     down, across = np.nonzero(alpha)
     if not len(down) or min(np.ptp(down), np.ptp(across)) < _SMALLEST:

@@ -15,14 +15,15 @@ import numpy as np
 import torch
 from PIL import Image
 
-from spotchange.errors import InputError
+from spotchange.errors import DataError, InputError
 from spotchange.everyday.facts import Facts, facts_of, visible
 from spotchange.everyday.imaging.compositing import compose
 from spotchange.everyday.kinds import SHARES
 from spotchange.everyday.language.sentences import REFERENCES, write
 from spotchange.everyday.library import Library
 from spotchange.everyday.sampling import draw_scenes
-from spotchange.files import write_bytes
+from spotchange.files import load_json, read_input, write_bytes
+from spotchange.locks import one_writer
 from spotchange.pairs import Row
 
 ROWS, PLAN = "metadata.jsonl", "generator.json"
@@ -67,7 +68,19 @@ def generate_everyday(
 
     Scenes are numbered from 0; one whose change is hidden behind another thing is left out, and its number with it.
     """
-    folder = out / plan.split
+    with one_writer(out / plan.split):
+        return _generate(plan, library, folder=out / plan.split, pairs=pairs, shares=shares, on_pairs=on_pairs)
+
+
+def _generate(
+    plan: EverydayPlan,
+    library: Library,
+    *,
+    folder: Path,
+    pairs: int,
+    shares: Mapping[str, float],
+    on_pairs: Callable[[int], None],
+) -> EverydayWritten:
     kinds = _begin(folder, plan)
     on_pairs(min(len(kinds), pairs))
     new, number = 0, _next_number(folder, kinds)
@@ -115,7 +128,7 @@ def _begin(folder: Path, plan: EverydayPlan) -> dict[str, str]:
     """The rows that are there, by id; a line that was cut off is cut away."""
     there = folder / PLAN
     if there.exists():
-        if json.loads(there.read_text(encoding="utf-8")) != plan.to_dict():
+        if _read_plan(there) != plan.to_dict():
             raise InputError(f"{folder} was generated with other settings", hint="repeat them, or choose another --out")
     elif (folder / ROWS).exists():
         raise InputError(f"{folder} holds a data set made by something else", hint="choose another --out or --split")
@@ -126,7 +139,23 @@ def _begin(folder: Path, plan: EverydayPlan) -> dict[str, str]:
     whole = [line for line in lines if line.endswith(b"\n")]
     if len(whole) < len(lines):
         os.truncate(rows, sum(map(len, whole)))
-    return {row["id"]: row["change_type"] for row in map(json.loads, whole)}
+    try:
+        written = [load_json(line) for line in whole]
+        names = [row[side] for row in written for side in ("before_file_name", "after_file_name")]
+        kinds = {row["id"]: row["change_type"] for row in written}
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{rows} holds lines that are none of this data set: {error}") from error
+    for name in names:
+        if not (folder / name).is_file() or not (folder / name).stat().st_size:
+            raise DataError(f"{folder / name} is missing or empty", hint="remove the split and generate it again")
+    return kinds
+
+
+def _read_plan(path: Path) -> Any:
+    try:
+        return load_json(read_input(path))
+    except ValueError as error:
+        raise DataError(f"{path} is damaged: {error}", hint="choose another --out") from error
 
 
 def _next_number(folder: Path, kinds: dict[str, str]) -> int:

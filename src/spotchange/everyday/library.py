@@ -7,7 +7,6 @@ pictures one after the other; a row says where its picture begins and how long i
 from __future__ import annotations
 
 import io
-import json
 import os
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +23,7 @@ from torch import Tensor
 from spotchange.errors import DataError
 from spotchange.everyday.language.colours import COLOURS
 from spotchange.everyday.language.nouns import everyday_nouns
+from spotchange.files import load_json, read_input
 
 SIDE = 128  # of a tile at its sharpest
 LEVELS = 4  # each half as wide as the one before
@@ -108,9 +108,12 @@ def read_library(
 
 def _rows(path: Path) -> list[dict[str, Any]]:
     try:
-        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        rows = [load_json(line) for line in read_input(path).splitlines()]
     except (OSError, ValueError) as error:
         raise DataError(f"cannot read the library's {path}: {error}") from error
+    if not all(isinstance(row, dict) and "split" in row for row in rows):
+        raise DataError(f"the library's {path} holds lines that are none of a library")
+    return rows
 
 
 def _spread(rows: list[dict[str, Any]], most: int | None) -> list[dict[str, Any]]:
@@ -121,9 +124,12 @@ def _spread(rows: list[dict[str, Any]], most: int | None) -> list[dict[str, Any]
 
 def _decoded(path: Path, rows: list[dict[str, Any]], decode: Any) -> npt.NDArray[np.int32]:
     """(rows, pixels): decoded on all cores; decoding leaves the interpreter free."""
-    data = memoryview(path.read_bytes())
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        parts = list(pool.map(lambda row: decode(bytes(data[row["at"][0] : sum(row["at"])])), rows))
+    try:
+        data = memoryview(path.read_bytes())
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            parts = list(pool.map(lambda row: decode(bytes(data[row["at"][0] : sum(row["at"])])), rows))
+    except (OSError, ValueError, KeyError, TypeError) as error:  # cut off, or of another library than the rows
+        raise DataError(f"the library's {path} is damaged: {' '.join(str(error).split())[:200]}") from error
     return np.stack(parts)
 
 

@@ -68,6 +68,7 @@ class Service:
                 key_needed=settings.api_key is not None,
                 attempts=attempts,
                 has_room=self.sweeper.has_room if self.sweeper is not None else lambda _: True,
+                largest_upload=settings.max_request_bytes,
             )
         self.app = Guard(api=self.api, page=page, settings=settings, meter=self.meter, attempts=attempts)
 
@@ -88,6 +89,7 @@ class Service:
             description=DESCRIPTION,
             docs_url=None,
             redoc_url=None,
+            openapi_url=None,
             lifespan=self._lifespan,
         )
         problems.install(api)
@@ -96,6 +98,10 @@ class Service:
         api.include_router(models_router(answerer))
         api.include_router(health_router(self.batcher, self.meter))
         _describe(api, key_needed=self.settings.api_key is not None)
+
+        @api.get("/openapi.json", include_in_schema=False, dependencies=[known_parameters()])
+        async def description() -> dict[str, Any]:
+            return api.openapi()
 
         @api.get("/docs", include_in_schema=False, dependencies=[known_parameters()])
         async def docs() -> HTMLResponse:

@@ -6,12 +6,13 @@ import asyncio
 import hmac
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 
-from spotchange.serving.api.problems import MEDIA_TYPE, Problem, problem_response
+from spotchange.serving.api.problems import MEDIA_TYPE, Problem, no_place, problem_response
 from spotchange.serving.attempts import Attempts, address_of
 from spotchange.serving.engine.meter import Meter
 from spotchange.serving.settings import ServerSettings
@@ -23,6 +24,7 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 OPEN_PATHS = ("/healthz", "/readyz")  # for probes, which hold no key
+UPLOAD = "/gradio_api/upload"  # the one route of the page that takes files
 API_PATHS = (*OPEN_PATHS, "/metrics", "/openapi.json", "/docs")
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 DRAINED_BYTES = 64 * 2**20  # of a refused body, so that the client reads the answer instead of a broken connection
@@ -59,6 +61,7 @@ class Guard:
         self._api, self._page = api, page
         self._settings, self._meter = settings, meter
         self._attempts = attempts or Attempts()
+        self._held = _Held(settings.max_held_bytes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request in, or answer it with a problem."""
@@ -101,9 +104,13 @@ class Guard:
             return
         to_api = is_api(scope["path"])
         seconds = None if to_api else self._settings.body_seconds  # the API has its own clock
-        body = _Body(receive, self._body_limit(scope["path"]), seconds, self._settings.slowest_bytes)
+        held = self._held if to_api else None  # uploads of the page go to the disk, which has a bound of its own
+        body = _Body(receive, self._body_limit(scope["path"]), seconds, self._settings.slowest_bytes, held=held)
         if to_api:
-            await self._guarded(self._api, scope, body, send)
+            try:
+                await self._guarded(self._api, scope, body, send)
+            finally:
+                body.release()
         elif self._page is not None:
             await self._guarded(self._page, scope, body, _as_problem(scope, send))
         else:
@@ -167,16 +174,28 @@ class Guard:
         return hmac.compare_digest(given.encode(), wanted.encode())
 
     def _body_limit(self, path: str) -> int:
-        if path == "/v1/caption/batch" or not is_api(path):
+        if path in ("/v1/caption/batch", UPLOAD):
             return self._settings.max_request_bytes
+        if not is_api(path):
+            return self._settings.max_call_bytes
         return self._settings.max_picture_bytes * 2 * 4 // 3 + 2**16  # two pictures in base64, and their envelope
+
+
+@dataclass
+class _Held:
+    """Bytes of the bodies of all requests that are being answered."""
+
+    limit: int
+    taken: int = 0
 
 
 class _Body:
     """A request's body as it comes: counted, and on the page with a clock; what is too much or too slow ends it."""
 
-    def __init__(self, receive: Receive, limit: int, seconds: float | None, slowest_bytes: int) -> None:
-        self._receive, self._limit = receive, limit
+    def __init__(
+        self, receive: Receive, limit: int, seconds: float | None, slowest_bytes: int, *, held: _Held | None = None
+    ) -> None:
+        self._receive, self._limit, self._held = receive, limit, held
         self._seconds, self._slowest_bytes = seconds, slowest_bytes
         self._began, self._seen, self._more = time.monotonic(), 0, True
         self.problem: Problem | None = None
@@ -191,14 +210,30 @@ class _Body:
         except TimeoutError:
             self.problem = Problem(408, "too-slow", "the body came too slowly", headers={"Connection": "close"})
             return {"type": "http.disconnect"}
-        self._seen += len(message.get("body", b""))
+        size = len(message.get("body", b""))
+        self._seen += size
         self._more = message.get("more_body", False)
-        if self._seen > self._limit:
+        if self._held is not None:
+            self._held.taken += size
+        problem = self._too_much()
+        if problem is not None:
             if self._more:
                 await drain(self._receive)
-            self.problem = Problem(413, "request-too-large", f"a request may have {self._limit:,} bytes")
+            self.problem = problem
             return {"type": "http.disconnect"}
         return message
+
+    def release(self) -> None:
+        """The request is answered: its bytes are gone."""
+        if self._held is not None:
+            self._held.taken -= self._seen
+
+    def _too_much(self) -> Problem | None:
+        if self._seen > self._limit:
+            return Problem(413, "request-too-large", f"a request may have {self._limit:,} bytes")
+        if self._held is not None and self._held.taken > self._held.limit:
+            return no_place()
+        return None
 
     def _left(self) -> float | None:
         """Seconds to wait for the next piece; after the body nothing more is expected."""

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spotchange.errors import InputError
+from spotchange.files import read_input
 
 API_KEY_VARIABLE = "SPOTCHANGE_API_KEY"
 SHORTEST_KEY = 8
+LONGEST_KEY_FILE = 4096  # bytes
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 
 
@@ -27,6 +29,8 @@ class ServerSettings:
     max_request_bytes: int = 128 * 2**20  # of a batch request
     max_pixels: int = 40_000_000
     max_decoded_pixels: int = 200_000_000  # of all pictures in memory, at 4 bytes; later ones wait
+    max_held_bytes: int = 2**30  # of all requests to the API that are being answered; later ones are turned away
+    max_call_bytes: int = 2 * 2**20  # of what a page sends besides its uploads: names of files, settings
     max_pairs: int = 32  # of a batch request
     max_page_pairs: int = 200  # of a zip file or two folders on the page
     body_seconds: float = 30.0  # to send a request's body
@@ -44,6 +48,8 @@ class ServerSettings:
             raise InputError(f"a batch of {self.max_pairs} pairs does not fit into {self.places} places")
         if 2 * self.max_pixels > self.max_decoded_pixels:
             raise InputError(f"two pictures of {self.max_pixels:,} pixels are more than may be held in memory")
+        if self.max_request_bytes > self.max_held_bytes:
+            raise InputError(f"a request of {self.max_request_bytes:,} bytes is more than may be held in memory")
 
     @property
     def loopback(self) -> bool:
@@ -75,8 +81,8 @@ def read_api_key(path: Path | None) -> str | None:
             return None
     else:
         try:
-            key, source = path.read_text(encoding="utf-8"), f"--api-key-file {path}"
-        except (OSError, UnicodeDecodeError) as error:
+            key, source = read_input(path, most_bytes=LONGEST_KEY_FILE), f"--api-key-file {path}"
+        except (OSError, ValueError) as error:
             raise InputError(
                 f"cannot read --api-key-file {path}: {getattr(error, 'strerror', None) or error}"
             ) from error

@@ -37,7 +37,7 @@ def run_stage(
 ) -> dict[str, Any] | None:
     """Train as `recipe` says and return where the run stands; None in all processes but the first."""
     recover_folder(out / LAST)
-    if not resume and (out / LAST).exists():
+    if not resume and ((out / LAST).exists() or (out / BEST).exists()):  # either would be replaced
         raise InputError(f"{out} already holds a run", hint="--resume goes on with it; or give another --out")
     if resume and not (out / LAST).exists():
         raise InputError(f"{out} holds no run to resume", hint="start without --resume")

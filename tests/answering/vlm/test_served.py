@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import gzip
 import hashlib
 import io
 import json
@@ -118,6 +119,7 @@ def test_every_pair_ends_once_whatever_happens_on_the_way(serve: Any) -> None:
         (completion(json.dumps({"caption": "x"})), "other keys"),
         (completion(json.dumps({"changed": True, "caption": ""})), "no sentence"),
         (completion(json.dumps([1])), "other keys"),
+        (completion(json.dumps({"changed": True, "caption": 2001 * "x"})), "no sentence"),
         (completion(GOOD, finish_reason="length"), "cut off"),
         ({"choices": []}, "no chat completion"),
         ("<html>", "no chat completion"),
@@ -137,6 +139,26 @@ def test_an_unusable_reply_is_an_error_of_its_pair_alone(serve: Any, reply: Any,
     assert isinstance(outcomes[0], ReplyError)
     assert words in outcomes[0].message
     assert [type(each) for each in outcomes[1:]] == [Answer, Answer]
+
+
+def test_an_endless_answer_is_not_read_to_its_end(serve: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither a long one nor a short one that unpacks to a long one."""
+    monkeypatch.setattr("spotchange.answering.vlm.server.LONGEST_BODY", 100_000)
+    packed = gzip.compress(bytes(10_000_000))
+    for reply in ("x" * 200_000, (200, packed, {"content-encoding": "gzip"})):
+        server = serve(lambda body, tries, reply=reply: reply)
+        (outcome,) = ask(server)
+        assert isinstance(outcome, ReplyError)
+        assert "more than 100,000 bytes" in outcome.message
+        assert len(server.bodies) == 1  # asking again would not help
+
+
+def test_halves_of_letters_in_a_reply_reach_nobody(serve: Any) -> None:
+    text = '{"changed": true, "caption": "the mug \\ud800 is gone"}'
+    (answer,) = ask(serve(lambda body, tries: completion(text)))
+    assert answer.result.caption == "the mug ? is gone"
+    (answer,) = ask(serve(lambda body, tries: completion("{\"changed\": true, \"caption\": \"a \ud800 b\"}")))
+    assert answer.result.caption == "a ? b"
 
 
 def test_a_slow_server_becomes_an_error_row(serve: Any) -> None:

@@ -99,6 +99,8 @@ def check_results_file(out: Path, inputs: Sequence[Path], *, force: bool) -> Non
         raise InputError(f"--out {out}: web servers are only read")
     if out.is_dir():
         raise InputError(f"--out {out} is a folder")
+    if not isinstance(out, StorePath) and out.exists() and not out.is_file():  # a device or a pipe never ends
+        raise InputError(f"--out {out} is not a file", hint="without --out, results go to the standard output")
     if not force:
         for earlier in (out, _partial(out)):
             for _ in _whole_lines(earlier):

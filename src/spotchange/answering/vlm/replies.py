@@ -59,22 +59,29 @@ def parse_reply(reply: RawReply, prompt: Prompt) -> Reply:
     caption, changed, differences = values["caption"], values["changed"], values.get("differences", [])
     if not isinstance(changed, bool):
         raise ReplyError(f"'changed' in the model's reply is neither true nor false: {shown(reply.text)}")
-    if not isinstance(caption, str) or not caption.strip() or len(caption) > LONGEST_CAPTION:
+    if not _is_sentence(caption):
         raise ReplyError(f"'caption' in the model's reply is no sentence: {shown(reply.text)}")
-    if not isinstance(differences, list) or not all(isinstance(each, str) and each.strip() for each in differences):
+    if not isinstance(differences, list) or not all(_is_sentence(each) for each in differences):
         raise ReplyError(f"'differences' in the model's reply is no list of sentences: {shown(reply.text)}")
     if "differences" in values and changed != bool(differences):
         raise ReplyError(f"the model's reply contradicts itself about a change: {shown(reply.text)}")
-    return Reply(
-        changed=changed, caption=" ".join(caption.split()), differences=tuple(" ".join(d.split()) for d in differences)
-    )
+    return Reply(changed=changed, caption=_line(caption), differences=tuple(map(_line, differences)))
+
+
+def _line(text: str) -> str:
+    """One line that can be written: JSON can hold halves of letters, which no file and no terminal can."""
+    return " ".join(text.encode("utf-8", errors="replace").decode("utf-8").split())
+
+
+def _is_sentence(text: object) -> bool:
+    return isinstance(text, str) and bool(text.strip()) and len(text) <= LONGEST_CAPTION
 
 
 def _sentence(reply: RawReply) -> Reply:
     """A reply that is the sentence itself, of a model that was trained to say nothing else; the verdict is its own."""
     if reply.cut_off:
         raise ReplyError(CUT_OFF)
-    caption = " ".join(reply.text.split())
+    caption = _line(reply.text)
     if not caption or len(caption) > LONGEST_CAPTION:
         raise ReplyError(f"the model's reply is no sentence: {shown(reply.text)}")
     return Reply(changed=not says_no_change(caption), caption=caption)

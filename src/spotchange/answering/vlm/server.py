@@ -23,6 +23,7 @@ from spotchange.errors import InputError, ReplyError, SpotchangeError
 
 log = logging.getLogger(__name__)
 LONGEST_WAIT = 60.0  # seconds between two tries, whatever a server asks for
+LONGEST_BODY = 4 * 2**20  # bytes of an answer, unpacked; a sentence with its probabilities takes some thousands
 AGAIN = {408, 409, 425, 429}  # and every 5xx
 REFUSED = {400, 422}  # a field that the server does not know, among other things
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -80,7 +81,7 @@ class ServedModel:
             wait = _backoff(tries)
             try:
                 async with asyncio.timeout(self._settings.timeout):  # of the whole answer, however slowly it drips
-                    response = await client.post(self._url, json=body)
+                    response = await self._post(client, body)
             except (httpx.HTTPError, TimeoutError) as error:
                 problem = f"{type(error).__name__} while asking {self.host}"
             else:
@@ -97,6 +98,18 @@ class ServedModel:
                 wait = wait if asked is None else min(asked, LONGEST_WAIT)
             tries += 1
         raise ReplyError(f"{problem} ({tries} tries)")
+
+    async def _post(self, client: httpx.AsyncClient, body: dict[str, Any]) -> httpx.Response:
+        """The answer, read only as far as answers go."""
+        content = bytearray()
+        async with client.stream("POST", self._url, json=body) as response:
+            async for piece in response.aiter_bytes():
+                content += piece
+                if len(content) > LONGEST_BODY:
+                    raise ReplyError(f"{self.host} answered with more than {LONGEST_BODY:,} bytes")
+        # Not as it came: what was unpacked must not be unpacked again.
+        kept = {name: response.headers[name] for name in ("retry-after", "content-type") if name in response.headers}
+        return httpx.Response(response.status_code, headers=kept, content=bytes(content))
 
     def _body(self, question: Question) -> dict[str, Any]:
         body: dict[str, Any] = {
@@ -243,7 +256,7 @@ def _retry_after(response: httpx.Response) -> float | None:
         pass
     try:
         return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
 
 

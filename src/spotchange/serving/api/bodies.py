@@ -19,6 +19,9 @@ from spotchange.serving.settings import ServerSettings
 
 JSON, FORM = "application/json", "multipart/form-data"
 LONGEST_ID = 200
+# Of a JSON body. Base64 has none of these marks: a body of more is no request, and takes twenty times its size parsed.
+MOST_PARTS = 20_000
+_PARTS = (b",", b"[", b"{")
 _NEUTRAL_TYPES = ("", "application/octet-stream")
 _Model = TypeVar("_Model", bound=BaseModel)
 _Value = TypeVar("_Value")
@@ -119,6 +122,8 @@ def _content_type(request: Request) -> str:
 
 
 def _validated(model: type[_Model], body: bytes) -> _Model:
+    if sum(body.count(mark) for mark in _PARTS) > MOST_PARTS:
+        raise Problem(422, "invalid-request", "the body is not a pair of pictures, or a list of them")
     try:
         values = json.loads(body)
     except (ValueError, RecursionError):

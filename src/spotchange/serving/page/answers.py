@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from html import escape
 
 from PIL import Image
@@ -27,6 +29,8 @@ class PageAnswers:
     def __init__(self, batcher: Batcher, settings: ServerSettings) -> None:
         self.settings = settings
         self._batcher = batcher
+        self._pixels_left = 2 * settings.max_pixels  # one pair of the largest; beside what the API holds
+        self._freed = threading.Condition()
 
     def of_files(self, before: bytes, after: bytes) -> Answer:
         """Answer two encoded pictures.
@@ -34,10 +38,9 @@ class PageAnswers:
         Raises:
             Problem: says which picture is refused and why, or that the server is full.
         """
-        for content, side in ((before, "before"), (after, "after")):
-            check_picture(content, side, self.settings)
+        pixels = check_picture(before, "before", self.settings) + check_picture(after, "after", self.settings)
         try:
-            with self._batcher.place():
+            with self._batcher.place(), self._pixels(pixels):
                 return self._ask(read_checked_pair(before, after, self.settings))
         except NoPlaceError:
             raise no_place() from None
@@ -49,6 +52,20 @@ class PageAnswers:
                 return self._ask(ImagePair.of(before, after))
         except NoPlaceError:
             raise no_place() from None
+
+    @contextmanager
+    def _pixels(self, count: int) -> Iterator[None]:
+        """Hold memory for so many pixels; waits until other visitors have given theirs back."""
+        with self._freed:
+            if not self._freed.wait_for(lambda: self._pixels_left >= count, timeout=LONGEST_WAIT):
+                raise NoPlaceError
+            self._pixels_left -= count
+        try:
+            yield
+        finally:
+            with self._freed:
+                self._pixels_left += count
+                self._freed.notify_all()
 
     def _ask(self, pair: ImagePair) -> Answer:
         try:

@@ -15,9 +15,9 @@ from starlette.datastructures import Headers
 
 from spotchange.serving.api.problems import Problem
 from spotchange.serving.attempts import Attempts, address_of
-from spotchange.serving.guard import App, Message, Receive, Scope, Send, drain
+from spotchange.serving.guard import UPLOAD, App, Message, Receive, Scope, Send, drain
 
-LOGIN, UPLOAD = r"/login/?", "/gradio_api/upload"
+LOGIN = r"/login/?"
 READ, WRITE = ("GET", "HEAD"), ("POST",)
 # What is shown before anybody has logged in: the page without its content, and what that loads.
 _OPEN = {
@@ -49,8 +49,10 @@ class PageGateway:
         key_needed: bool,
         attempts: Attempts,
         has_room: Callable[[int], bool] = lambda upload_bytes: True,
+        largest_upload: int = 0,
     ) -> None:
         self._app = app
+        self._largest_upload, self._uploading = largest_upload, 0
         self._attempts, self._has_room = attempts, has_room
         self._logged_in = _login_of(framework) if key_needed else lambda headers: True
 
@@ -60,12 +62,23 @@ class PageGateway:
             await self._app(scope, receive, send)
             return
         problem = self._refusal(scope)
-        if problem is None:
-            login = re.fullmatch(LOGIN, scope["path"])
-            await self._app(scope, receive, self._watched(scope, send) if login else send)
-        else:
+        if problem is not None:
             await drain(receive)
             await problem.response()(scope, receive, send)
+        elif scope["path"] == UPLOAD:
+            await self._upload(scope, receive, send)
+        else:
+            login = re.fullmatch(LOGIN, scope["path"])
+            await self._app(scope, receive, self._watched(scope, send) if login else send)
+
+    async def _upload(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Room is promised before it is filled: many uploads may begin at the same moment."""
+        size = self._size_of(scope)
+        self._uploading += size
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self._uploading -= size
 
     def _watched(self, scope: Scope, send: Send) -> Send:
         """Counts logins that fail."""
@@ -92,14 +105,14 @@ class PageGateway:
             return Problem(404, "", "there is nothing at this address")
         if not self._logged_in(Headers(scope=scope)):
             return Problem(401, "key-needed", "log in with the API key first")
-        if path == UPLOAD and not self._has_room(_length(scope)):
+        if path == UPLOAD and not self._has_room(self._uploading + self._size_of(scope)):
             return Problem(503, "no-room", "there is no room for more uploads; try again in some minutes")
         return None
 
-
-def _length(scope: Scope) -> int:
-    length = Headers(scope=scope).get("content-length", "0")
-    return int(length) if length.isascii() and length.isdigit() else 0
+    def _size_of(self, scope: Scope) -> int:
+        """Bytes of an upload; one that does not say may have as many as are allowed."""
+        length = Headers(scope=scope).get("content-length", "")
+        return int(length) if length.isascii() and length.isdigit() else self._largest_upload
 
 
 def _listed(routes: Mapping[str, tuple[str, ...]], path: str, method: str) -> bool:

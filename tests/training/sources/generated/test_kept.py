@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from spotchange.config.training import Recipe
+from spotchange.errors import DataError
 from spotchange.training.sources.build import held_out_pairs, pairs_of, run_context, training_batches
 from spotchange.training.sources.interface import RunContext
 from spotchange.training.start import start_model
@@ -54,6 +55,10 @@ def test_every_seed_reads_the_same_scenes_in_its_own_order(opened, tmp_path: Pat
     assert list(one) != list(other)
     assert sorted(one) == sorted(other)
     assert all(torch.equal(one[key], other[key]) for key in one)
+    (kept,) = (tmp_path / "kept").glob("train-*.pt")
+    kept.write_bytes(kept.read_bytes()[:1000])
+    with pytest.raises(DataError, match="damaged"):
+        training_batches(*opened(3))
 
 
 def test_kept_rows_are_those_of_the_stream(opened) -> None:

@@ -58,7 +58,8 @@ def _read_pickle(path: Path) -> Any:
     try:
         return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
-        reason = str(error).splitlines()[0]
+        # What torch says before that is how to run it nevertheless.
+        reason = str(error).partition("WeightsUnpickler error:")[2].strip().partition("\n")[0] or "it is no torch file"
         raise ModelError(
             f"{path} holds more than weights, and running what it holds is not safe: {reason}",
             hint="load it where you trust it and save its state_dict() as .safetensors",

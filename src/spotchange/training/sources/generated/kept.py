@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from spotchange.errors import DataError
 from spotchange.files import atomic_path
 from spotchange.locks import only_one_process
 from spotchange.pairs import PairBatch
@@ -69,7 +70,10 @@ class KeptScenes(LiveScenes):
                 if not path.is_file():  # another process may have made it while this one waited
                     with atomic_path(path) as temporary:
                         torch.save(make(), temporary)
-        return torch.load(path, mmap=True, weights_only=True)
+        try:
+            return torch.load(path, mmap=True, weights_only=True)
+        except Exception as error:  # a damaged archive fails in as many ways as it has layers
+            raise DataError(f"{path} is damaged", hint="remove it: it is made again") from error
 
 
 def render_scenes(stream: SceneStream, scenes: int) -> dict[str, Tensor]:
