@@ -16,7 +16,6 @@ import pytest
 from PIL import Image, ImageDraw
 from typer.testing import CliRunner, Result
 
-from spotchange import storage
 from spotchange.cli.main import app
 from spotchange.data import read_rows
 from spotchange.data.shards import read_shards, unpack_shards, write_shards
@@ -71,7 +70,7 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stumbling]:
         "AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.server_port}",
     }.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(storage, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr("spotchange.storage.stores.FIRST_PAUSE", 0.01)
     urlopen(f"http://127.0.0.1:{server.server_port}/moto-api/reset", data=b"").close()
     s3fs.S3FileSystem.clear_instance_cache()
     s3fs.S3FileSystem(anon=False).mkdir("pictures")
@@ -159,7 +158,7 @@ def test_captions_from_a_bucket_that_stumbles_are_those_from_disk(bucket: Stumbl
 def test_data_sets_and_tar_shards_come_from_a_bucket_and_go_there(
     bucket: Stumbling, pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(storage, "AHEAD", 4096)  # many parts of a small file
+    monkeypatch.setattr("spotchange.storage.reading.AHEAD", 4096)  # many parts of a small file
     upload(pairs, "s3://pictures/set")
     assert [row.id for row in read_rows("s3://pictures/set", "val")] == [f"p{n}" for n in range(6)]
     write_shards("s3://pictures/set", "s3://pictures/tars", pairs_per_shard=4)
@@ -215,7 +214,7 @@ class _Quiet(http.server.SimpleHTTPRequestHandler):
 
 
 def test_pictures_come_from_a_web_server(pairs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(storage, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr("spotchange.storage.stores.FIRST_PAUSE", 0.01)
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(pairs)))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     address = f"http://127.0.0.1:{server.server_port}/val"
