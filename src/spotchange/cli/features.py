@@ -10,6 +10,7 @@ import typer
 from spotchange.cli.cluster import Address, Engine, GpusPerWorker, cluster_of, rate
 from spotchange.cli.output import notes, print_json, print_line, progress
 from spotchange.errors import InputError
+from spotchange.locks import one_writer
 from spotchange.storage import as_place
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def features(
     seed_everything(settings.seed, 0)  # as training does, for networks that start random
     backbone = FrozenBackbone.of(start_model(settings), where, bf16=bf16)
     chosen = cast("Task", task)
-    with progress(rate("scenes" if scenes is not None else "pictures")) as bar:
+    with one_writer(out), progress(rate("scenes" if scenes is not None else "pictures")) as bar:
         if scenes is not None:
             job = bar.add_task("scenes", total=scenes)
             facts = scene_features(

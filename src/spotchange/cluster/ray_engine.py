@@ -134,9 +134,10 @@ def _keep_freed_memory() -> None:
     In a worker of Ray glibc gives every image's memory back and takes it anew: three times the page faults of the
     plain path, 15 % of the CPU time of `--model pixels` on images of 480x320. Other C libraries have no such call.
     """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
-    for name, size in KEPT_MEMORY.items() if mallopt is not None else ():
-        mallopt(name, size)
+    mallopt: Any = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    if mallopt is not None:
+        for name, size in KEPT_MEMORY.items():
+            mallopt(name, size)
 
 
 def _portable(error: Exception) -> Exception:

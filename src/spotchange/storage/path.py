@@ -8,15 +8,14 @@ import io
 import os
 import posixpath
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 from spotchange.errors import InputError
 from spotchange.storage.reading import files_below, open_stream, read_whole
 from spotchange.storage.stores import SCHEMES, tried
 
-Result = TypeVar("Result")
 _ADDRESS = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
 
 
@@ -107,13 +106,13 @@ class StorePath(os.PathLike[str]):
         return self
 
     def exists(self) -> bool:
-        return bool(self._try(lambda store, path: store.exists(path)))
+        return bool(tried(str(self), lambda store, path: store.exists(path), fresh=True))
 
     def is_file(self) -> bool:
-        return bool(self._try(lambda store, path: store.isfile(path)))
+        return bool(tried(str(self), lambda store, path: store.isfile(path), fresh=True))
 
     def is_dir(self) -> bool:
-        return bool(self._try(lambda store, path: store.isdir(path)))
+        return bool(tried(str(self), lambda store, path: store.isdir(path), fresh=True))
 
     def is_relative_to(self, other: str | os.PathLike[str]) -> bool:
         """Whether this is the other, or lies below it."""
@@ -159,7 +158,7 @@ class StorePath(os.PathLike[str]):
 
     def unlink(self, *, missing_ok: bool = False) -> None:
         try:
-            self._try(lambda store, path: store.rm_file(path))
+            tried(str(self), lambda store, path: store.rm_file(path))
         except FileNotFoundError:
             if not missing_ok:
                 raise
@@ -167,11 +166,11 @@ class StorePath(os.PathLike[str]):
     def remove_all(self) -> None:
         """This and everything below it, if there is anything."""
         if self.exists():
-            self._try(lambda store, path: store.rm(path, recursive=True))
+            tried(str(self), lambda store, path: store.rm(path, recursive=True))
 
     def version(self) -> str:
         """What changes with the file, as the store tells it."""
-        return _version(self._try(lambda store, path: store.info(path)))
+        return _version(tried(str(self), lambda store, path: store.info(path)))
 
     def listing(self) -> list[tuple[str, str]]:
         """Name and version of every file below, in order."""
@@ -183,9 +182,6 @@ class StorePath(os.PathLike[str]):
             local = target / below
             local.parent.mkdir(parents=True, exist_ok=True)
             local.write_bytes((self / below).read_bytes())
-
-    def _try(self, do: Callable[[Any, str], Result]) -> Result:
-        return tried(str(self), do)
 
 
 def _version(facts: dict[str, Any]) -> str:

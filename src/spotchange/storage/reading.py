@@ -26,7 +26,7 @@ def read_part(address: str, start: int, end: int) -> bytes:
 
 def size_of(address: str) -> int:
     """Bytes of a file."""
-    size = tried(address, lambda store, path: store.size(path))
+    size = tried(address, lambda store, path: store.size(path), fresh=True)
     if size is None:
         raise StoreError(address, "the server does not say how long it is")
     return int(size)
@@ -39,7 +39,9 @@ def open_stream(address: str) -> io.BufferedReader:
 
 def files_below(address: str, *, depth: int | None = None) -> dict[str, dict[str, Any]]:
     """What the store says of every file below an address, by the name relative to it, in order; one request a page."""
-    found = tried(address, lambda store, path: store.find(path, maxdepth=depth, detail=True))
+    found = tried(address, lambda store, path: store.find(path, maxdepth=depth, detail=True), fresh=True)
+    if not isinstance(found, dict):  # adlfs, of a file: nothing is below it
+        return {}
     inside = address.partition("://")[2].rstrip("/") + "/"
     below = {name[name.index(inside) + len(inside) :]: facts for name, facts in found.items() if inside in name}
     return dict(sorted(below.items()))

@@ -14,6 +14,7 @@ Result = TypeVar("Result")
 SCHEMES = {"s3": "s3", "gs": "gs", "az": "az", "abfs": "az", "hf": "train", "http": "http", "https": "http"}
 TRIES = 5
 FIRST_PAUSE = 0.2  # seconds; doubles with every further try
+LONGEST = 200  # characters of what a store says: some send a page
 _NO_CREDENTIALS = ("NoCredentialsError", "PartialCredentialsError", "DefaultCredentialsError", "GatedRepoError")
 _NOT_THERE = ("RepositoryNotFoundError", "RevisionNotFoundError", "EntryNotFoundError", "ResourceNotFoundError")
 _FINAL = (IsADirectoryError, NotADirectoryError, FileExistsError, ValueError, TypeError, NotImplementedError)
@@ -38,13 +39,19 @@ class StorePermissionError(StoreError, PermissionError):
     """The store knows us and refuses, or does not know us."""
 
 
-def tried(address: str, do: Callable[[Any, str], Result]) -> Result:
-    """Do something with the store of an address and the path in it; again, with pauses, unless that cannot help."""
+def tried(address: str, do: Callable[[Any, str], Result], *, fresh: bool = False) -> Result:
+    """Do something with the store of an address and the path in it; again, with pauses, unless that cannot help.
+
+    `fresh` asks the store anew what there is; only the hub's file system remembers, whatever it is told.
+    """
     scheme, _, inside = address.partition("://")
     pause = FIRST_PAUSE
     for left in reversed(range(TRIES)):
         try:
-            return do(_store_of(scheme), address if scheme.startswith("http") else inside)
+            store = _store_of(scheme)
+            if fresh and scheme == "hf":
+                store.invalidate_cache()
+            return do(store, address if scheme.startswith("http") else inside)
         except MissingExtraError:
             raise
         except Exception as error:
@@ -88,4 +95,4 @@ def _store_of(scheme: str) -> Any:
 
 def _told(error: Exception) -> str:
     text = " ".join(str(error).split())
-    return text or type(error).__name__
+    return text[:LONGEST] or type(error).__name__

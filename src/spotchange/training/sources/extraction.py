@@ -30,7 +30,6 @@ from spotchange.data.protocols import get_protocol
 from spotchange.errors import ConfigError, InputError
 from spotchange.language.descriptions import describe_picture, object_classes
 from spotchange.language.writer import captions_text, write_captions
-from spotchange.locks import one_writer
 from spotchange.models.vision.preprocess import Preprocessor
 from spotchange.models.vision.resnet import GridNetwork, frozen_network
 from spotchange.models.weights.transformers_import import import_transformers
@@ -163,7 +162,7 @@ def dataset_features(
 @contextmanager
 def _writing(out: Path, facts: FeatureFacts, key: str, spans: list[Span]) -> Iterator[FeatureWriter]:
     """A feature folder on a disk or in a store, begun or gone on with."""
-    with one_writer(out), outgoing_folder(out, (FEATURES, ROWS, FACTS)) as outgoing:
+    with outgoing_folder(out, (FEATURES, ROWS, FACTS)) as outgoing:
         yield FeatureWriter(outgoing, facts, key=key, labels=[_label(span) for span in spans])
 
 
