@@ -163,7 +163,11 @@ class Handler(BaseHTTPRequestHandler):
             self._refuse(404, "Entry not found", **{"X-Error-Code": "EntryNotFound", "X-Repo-Commit": number})
             return
         content = files[path]
-        self._send(200, content, **{"ETag": f'"{_sha256(content)}"', "X-Repo-Commit": number})
+        if part := re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("range", "")):
+            first, last = int(part[1]), min(int(part[2]), len(content) - 1)
+            span = {"Content-Range": f"bytes {first}-{last}/{len(content)}", "ETag": f'"{_sha256(content)}"'}
+            return self._send(206, content[first : last + 1], **span)
+        return self._send(200, content, **{"ETag": f'"{_sha256(content)}"', "X-Repo-Commit": number})
 
     def _commit(self, name: str, revision: str) -> tuple[str, dict[str, bytes]] | None:
         repository = self.server.repositories.get(name)
