@@ -21,7 +21,8 @@ import torch
 
 from spotchange.config.ablation import Ablation
 from spotchange.config.recipes import ABLATIONS, find_recipe
-from spotchange.data.caches.features import FeatureFacts, FeatureRow, write_features
+from spotchange.data.caches.feature_writing import write_features
+from spotchange.data.caches.features import FeatureFacts, FeatureRow
 from spotchange.models.interface import DecodingOptions
 from spotchange.models.vision.resnet import frozen_network
 from spotchange.training.ablation.table import plan

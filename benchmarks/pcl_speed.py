@@ -25,7 +25,8 @@ import torch
 
 from spotchange.config.base import apply_override
 from spotchange.config.training import Recipe
-from spotchange.data.caches.features import FeatureRow, write_features
+from spotchange.data.caches.feature_writing import write_features
+from spotchange.data.caches.features import FeatureRow
 from spotchange.data.negatives.retrieval import NegativeWriter
 from spotchange.data.negatives.scenes import SceneNegatives
 from spotchange.language.vocabulary import PAD_ID

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.server
 import json
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,7 +17,6 @@ import pytest
 from PIL import Image, ImageDraw
 from typer.testing import CliRunner, Result
 
-from spotchange import storage
 from spotchange.cli.main import app
 from spotchange.data import read_rows
 from spotchange.data.shards import read_shards, unpack_shards, write_shards
@@ -71,7 +71,7 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stumbling]:
         "AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.server_port}",
     }.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(storage, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr("spotchange.storage.stores.FIRST_PAUSE", 0.01)
     urlopen(f"http://127.0.0.1:{server.server_port}/moto-api/reset", data=b"").close()
     s3fs.S3FileSystem.clear_instance_cache()
     s3fs.S3FileSystem(anon=False).mkdir("pictures")
@@ -159,7 +159,7 @@ def test_captions_from_a_bucket_that_stumbles_are_those_from_disk(bucket: Stumbl
 def test_data_sets_and_tar_shards_come_from_a_bucket_and_go_there(
     bucket: Stumbling, pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(storage, "AHEAD", 4096)  # many parts of a small file
+    monkeypatch.setattr("spotchange.storage.reading.AHEAD", 4096)  # many parts of a small file
     upload(pairs, "s3://pictures/set")
     assert [row.id for row in read_rows("s3://pictures/set", "val")] == [f"p{n}" for n in range(6)]
     write_shards("s3://pictures/set", "s3://pictures/tars", pairs_per_shard=4)
@@ -199,7 +199,9 @@ def test_what_is_wrong_with_a_store_is_one_line(
 
     manifest = pairs / "val" / "metadata.jsonl"
     assert "s3://nowhere/pairs.jsonl does not exist" in problem("--pairs", "s3://nowhere/pairs.jsonl")
-    assert "cannot write s3://nowhere/out.jsonl" in problem("--pairs", manifest, "--out", "s3://nowhere/out.jsonl")
+    assert "cannot write s3://nowhere: does not exist" in problem(
+        "--pairs", manifest, "--out", "s3://nowhere/out.jsonl"
+    )
     bucket.refuse = "/pictures/"
     assert "no permission" in problem("--pairs", "s3://pictures/set/pairs.jsonl")
     assert "web servers are only read" in problem("--pairs", manifest, "--out", "http://127.0.0.1:1/out.jsonl")
@@ -215,7 +217,7 @@ class _Quiet(http.server.SimpleHTTPRequestHandler):
 
 
 def test_pictures_come_from_a_web_server(pairs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(storage, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr("spotchange.storage.stores.FIRST_PAUSE", 0.01)
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(pairs)))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     address = f"http://127.0.0.1:{server.server_port}/val"
@@ -228,3 +230,75 @@ def test_pictures_come_from_a_web_server(pairs: Path, monkeypatch: pytest.Monkey
     finally:
         server.shutdown()
         server.server_close()
+
+
+def test_folders_in_a_bucket_are_compared_as_on_disk(bucket: Stumbling, tmp_path: Path) -> None:
+    for side in ("main", "branch"):
+        (tmp_path / side / "deep").mkdir(parents=True)
+        for number in range(3):
+            draw(4 + number * (side == "branch")).save(tmp_path / side / "deep" / f"{number}.png")
+    draw(1).save(tmp_path / "branch" / "new.png")
+    (tmp_path / "branch" / "bad.png").write_bytes(b"no picture")
+    draw(1).save(tmp_path / "main" / "bad.png")
+    for side in ("main", "branch"):
+        upload(tmp_path / side, f"s3://pictures/{side}")
+    bucket.fail += ["deep/1.png", "all.jsonl"]
+
+    def compare(root: str, out: str) -> dict[str, bytes]:
+        written = {kind: f"{out}/{name}" for kind, name in OUTPUTS.items()}
+        done = run(
+            "compare",
+            f"{root}/main",
+            f"{root}/branch",
+            "--json",
+            "--workers",
+            1,
+            *(word for kind, name in written.items() for word in (f"--{kind}", name)),
+        )
+        assert str(done.exception) == "1 of 5 pictures cannot be read; their lines say why"
+        names = [*OUTPUTS.values(), "diffs/deep/1.png"]
+        files = {name: as_place(f"{out}/{name}").read_bytes() for name in names if "." in name}
+        return {"printed": done.stdout.encode(), **files}
+
+    here, far = compare(str(tmp_path), str(tmp_path)), compare("s3://pictures", "s3://pictures")
+    assert here.keys() == far.keys()
+    for name, content in far.items():
+        text = content.replace(b"s3://pictures", str(tmp_path).encode())
+        assert untimed(text) == untimed(here[name]), name
+    assert bucket.failures == 2
+    # The baseline is brought up to date in its bucket.
+    done = run("compare", "s3://pictures/main", "s3://pictures/branch", "--include", "deep/*", "--update-baseline")
+    assert done.exit_code == 0, done.exception
+    for number in range(3):
+        name = f"deep/{number}.png"
+        assert as_place(f"s3://pictures/main/{name}").read_bytes() == (tmp_path / "branch" / name).read_bytes()
+
+
+OUTPUTS = {"out": "all.jsonl", "junit": "junit.xml", "markdown": "all.md", "report": "all.html", "diff-dir": "diffs"}
+
+
+def untimed(content: bytes) -> bytes:
+    """Without what a clock says, and without Markdown's escapes, which depend on the folder's name."""
+    return re.sub(rb'("seconds": |time=")[\d.]+', b"", content).replace(b"\\", b"")
+
+
+def test_data_sets_are_generated_into_a_bucket_and_gone_on_with(
+    bucket: Stumbling, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spotchange.storage.outgoing._kept_here", lambda out: tmp_path / "kept")
+    rest = ("generate", "--size", "48x32", "--quality", "fast", "--masks", "--device", "cpu", "--pairs")
+    assert run(*rest, 8, "--out", tmp_path / "here").exit_code == 0
+    assert run(*rest, 4, "--out", "s3://pictures/toy").exit_code == 0
+    as_place("s3://pictures/toy/train/images/000001_same.png").unlink()
+    bucket.fail += ["000000_after.png", "000002_before.png"]  # the first is there, and not written again
+    told = run(*rest, 8, "--out", "s3://pictures/toy", "--json")
+    assert told.exit_code == 0, told.exception
+    assert json.loads(told.stdout)["splits"][0]["new_pairs"] == 4
+    assert bucket.fail == ["000000_after.png"]
+    far = as_place("s3://pictures/toy")
+    files = {path.relative_to(tmp_path / "here").as_posix(): path for path in (tmp_path / "here").rglob("*.*")}
+    assert set(far.sizes()) == {name for name in files if not name.endswith(".lock")}
+    for name in far.sizes():
+        assert (far / name).read_bytes() == files[name].read_bytes(), name
+    assert not (tmp_path / "kept").exists()
+    assert "another seed" in str(run(*rest, 8, "--out", "s3://pictures/toy", "--seed", 3).exception)

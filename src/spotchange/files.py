@@ -14,6 +14,7 @@ from typing import Any
 
 from spotchange.errors import InputError
 from spotchange.storage import StorePath, as_place
+from spotchange.storage.writing import upload
 
 LARGEST_INPUT = 2**30  # bytes of a text file
 
@@ -54,7 +55,7 @@ def _uploaded(target: StorePath) -> Iterator[Path]:
         temporary = Path(folder) / (target.name or "file")
         yield temporary
         try:
-            target.upload(temporary)
+            upload(temporary, target)
         except OSError as error:
             raise InputError(f"cannot write {target}: {error.strerror or error}") from error
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import stat
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from PIL import Image, UnidentifiedImageError
 
 from spotchange.errors import ImageError, ImageSizeError
 from spotchange.image_sources import ImageSource, image_from_array, plain_source
-from spotchange.storage import as_place, is_address
+from spotchange.storage import StorePath, as_place, is_address
 
 MAX_PIXELS = 100_000_000
 MAX_SIDE = 65_535  # pixels; what JPEG can hold, and more than any page
@@ -126,6 +126,9 @@ def size_problem(width: int, height: int, *, max_pixels: int = MAX_PIXELS) -> st
 
 def images_in(folder: Path) -> set[str]:
     """Relative paths of the images below a folder; hidden files are left-over temporary ones and do not count."""
+    if isinstance(folder, StorePath):
+        names = (PurePosixPath(name) for name in folder.sizes())
+        return {str(name) for name in names if name.suffix.lower() in SUFFIXES and not name.name.startswith(".")}
     return {
         path.relative_to(folder).as_posix()
         for path in folder.rglob("*")

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from spotchange.data.caches.features import FeatureFacts, FeatureRow, read_facts, read_feature_rows, write_features
+from spotchange.data.caches.feature_writing import write_features
+from spotchange.data.caches.features import FeatureFacts, FeatureRow, read_facts, read_feature_rows
 from spotchange.errors import DataError, InputError
 
 FACTS = FeatureFacts(task="pairs", backbone="abc", image_size=(64, 96), grid=(2, 3), channels=4, paired=True)

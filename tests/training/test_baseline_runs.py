@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from spotchange.config.training import Recipe
-from spotchange.data.caches.features import FeatureFacts, FeatureRow, write_features
+from spotchange.data.caches.feature_writing import write_features
+from spotchange.data.caches.features import FeatureFacts, FeatureRow
 from spotchange.models.vision.resnet import frozen_network
 from spotchange.training.checkpoints import load_state
 from spotchange.training.randomness import seed_everything

@@ -14,7 +14,8 @@ from spotchange.cli.cluster import Address, Engine, cluster_of, rate
 from spotchange.cli.model_options import Hints, MaxNewTokens, ModelOptions, parse_options, print_usage
 from spotchange.cli.output import HTML, check_result_file, notes, print_json, print_line, progress
 from spotchange.errors import InputError
-from spotchange.files import write_text
+from spotchange.files import json_text, write_text
+from spotchange.storage import as_place, check_writable
 
 if TYPE_CHECKING:
     from spotchange.answering import Captioner
@@ -27,8 +28,10 @@ Preset = Literal["exact", "tolerant", "photos"]
 
 
 def compare(
-    before: Annotated[Path, typer.Argument(help="The folder with the pictures as they should be.")],
-    after: Annotated[Path | None, typer.Argument(help="The folder with the pictures as they are now.")] = None,
+    before: Annotated[Path, typer.Argument(parser=as_place, help="The folder with the pictures as they should be.")],
+    after: Annotated[
+        Path | None, typer.Argument(parser=as_place, help="The folder with the pictures as they are now.")
+    ] = None,
     preset: Annotated[
         Preset | None,
         typer.Option(help="exact: any difference counts; tolerant: threshold 0.1, no anti-aliasing; photos: aligned."),
@@ -44,10 +47,22 @@ def compare(
     scale: Annotated[bool, typer.Option("--scale", help="Scale after to before's size first.")] = False,
     include: Annotated[list[str] | None, typer.Option(help="Only names that match this glob; may be repeated.")] = None,
     config: Annotated[Path | None, typer.Option(help="Settings and rules; default: spotchange.yaml, if there.")] = None,
-    diff_dir: Annotated[Path | None, typer.Option(help="Write a diff image of every differing pair here.")] = None,
-    report: Annotated[Path | None, typer.Option(help="Write a page to look at here.")] = None,
-    junit: Annotated[Path | None, typer.Option(help="Write a JUnit XML file for CI here.")] = None,
-    markdown: Annotated[Path | None, typer.Option(help="Write a summary for a pull request here.")] = None,
+    diff_dir: Annotated[
+        Path | None,
+        typer.Option(parser=as_place, metavar="DIR", help="Write a diff image of every differing pair here."),
+    ] = None,
+    report: Annotated[
+        Path | None, typer.Option(parser=as_place, metavar="FILE", help="Write a page to look at here.")
+    ] = None,
+    junit: Annotated[
+        Path | None, typer.Option(parser=as_place, metavar="FILE", help="Write a JUnit XML file for CI here.")
+    ] = None,
+    markdown: Annotated[
+        Path | None, typer.Option(parser=as_place, metavar="FILE", help="Write a summary for a pull request here.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(parser=as_place, metavar="FILE", help="Write a JSON line per picture here.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole result as JSON at the end.")] = False,
     json_lines: Annotated[bool, typer.Option("--json-lines", help="Print a JSON line per picture at once.")] = False,
     fail_on_change: Annotated[
@@ -103,7 +118,7 @@ def compare(
         ignore=tuple(parse_box(text) for text in ignore or []),
         scale=scale or None,
     )
-    _check_results(before, after, report, junit, markdown, diff_dir)
+    _check_results(before, after, out, report, junit, markdown, diff_dir)
     settings = regression_settings.read_settings(config)
 
     from spotchange.regression import plan_folders
@@ -117,7 +132,7 @@ def compare(
     captioner = _load(model, device, model_options) if model is not None and plan.differing else None
     compared = _compare(plan, settings, given, _outputs(diff_dir, report), captioner, workers, cluster, json_lines)
     print_usage(captioner)
-    _write(compared, report, junit, markdown)
+    _write(compared, out, report, junit, markdown)
     if as_json:
         print_json(compared.to_dict())
     elif not json_lines:
@@ -133,11 +148,20 @@ def compare(
 
 
 def _check_results(
-    before: Path, after: Path, report: Path | None, junit: Path | None, markdown: Path | None, diff_dir: Path | None
+    before: Path,
+    after: Path,
+    out: Path | None,
+    report: Path | None,
+    junit: Path | None,
+    markdown: Path | None,
+    diff_dir: Path | None,
 ) -> None:
-    """Refuse to write over what is compared, or over anything that is no earlier result."""
+    """Refuse to write over what is compared, over anything that is no earlier result, or where nothing can be."""
     from spotchange.reports.ci import HEADING
 
+    if diff_dir is not None:
+        check_writable(diff_dir, "--diff-dir")
+    check_result_file("--out", out, begins='{"id": ')
     check_result_file("--report", report, begins=HTML)
     check_result_file("--junit", junit, begins="<?xml")
     check_result_file("--markdown", markdown, begins=HEADING)
@@ -212,10 +236,14 @@ def _compare(
         )
 
 
-def _write(compared: FolderComparison, report: Path | None, junit: Path | None, markdown: Path | None) -> None:
+def _write(
+    compared: FolderComparison, out: Path | None, report: Path | None, junit: Path | None, markdown: Path | None
+) -> None:
     from spotchange.reports.ci import junit_xml, markdown_summary
     from spotchange.reports.pair_report import comparison_html
 
+    if out is not None:
+        write_text(out, "".join(json_text(each.to_dict()) + "\n" for each in compared.files))
     if report is not None:
         write_text(report, comparison_html(compared))
     if junit is not None:

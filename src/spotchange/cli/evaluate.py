@@ -41,7 +41,10 @@ def evaluate(
     ],
     split: Annotated[str, typer.Option(help="Which split; choose settings on val, report on test.")] = "val",
     as_json: Annotated[bool, typer.Option("--json", help="Print everything, item scores included, as JSON.")] = False,
-    report: Annotated[Path | None, typer.Option(help="Write a page with tables, plots and pairs here.")] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(parser=as_place, metavar="FILE", help="Write a page with tables, plots and pairs here."),
+    ] = None,
     retrieval: Annotated[
         bool, typer.Option("--retrieval", help="Rank captions for pairs and pairs for captions too.")
     ] = False,

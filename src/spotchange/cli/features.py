@@ -10,6 +10,8 @@ import typer
 from spotchange.cli.cluster import Address, Engine, GpusPerWorker, cluster_of, rate
 from spotchange.cli.output import notes, print_json, print_line, progress
 from spotchange.errors import InputError
+from spotchange.locks import one_writer
+from spotchange.storage import as_place
 
 if TYPE_CHECKING:
     from spotchange.data.caches.features import Task
@@ -19,12 +21,12 @@ TASKS = ("pairs", "single", "classes")
 
 def features(
     recipe: Annotated[str, typer.Argument(help="Recipe (name or file) whose model has the frozen backbone.")],
-    out: Annotated[Path, typer.Option(help="New folder for the features.")],
+    out: Annotated[Path, typer.Option(parser=as_place, metavar="DIR", help="New folder for the features.")],
     task: Annotated[
         str, typer.Option(help="pairs; single: pictures with captions; classes: pictures with classes.")
     ] = "pairs",
     scenes: Annotated[int | None, typer.Option(min=2, help="Generate so many scenes.")] = None,
-    data: Annotated[Path | None, typer.Option(help="Or take this data set.")] = None,
+    data: Annotated[Path | None, typer.Option(parser=as_place, metavar="DIR", help="Or take this data set.")] = None,
     split: Annotated[str, typer.Option(help="Of the data set.")] = "train",
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Of the scenes.")] = 42,
     changes: Annotated[
@@ -40,7 +42,10 @@ def features(
     gpus_per_worker: GpusPerWorker = 0.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON.")] = False,
 ) -> None:
-    """Make features of generated scenes or of a data set; `data: {kind: features, path: OUT}` trains from them."""
+    """Make features of generated scenes or of a data set; `data: {kind: features, path: OUT}` trains from them.
+
+    Run the same command again to go on after an interruption.
+    """
     from spotchange.cli.generate import pick_device
     from spotchange.config.recipes import find_recipe
     from spotchange.config.sources import DatasetSource
@@ -62,7 +67,7 @@ def features(
     seed_everything(settings.seed, 0)  # as training does, for networks that start random
     backbone = FrozenBackbone.of(start_model(settings), where, bf16=bf16)
     chosen = cast("Task", task)
-    with progress(rate("scenes" if scenes is not None else "pictures")) as bar:
+    with one_writer(out), progress(rate("scenes" if scenes is not None else "pictures")) as bar:
         if scenes is not None:
             job = bar.add_task("scenes", total=scenes)
             facts = scene_features(

@@ -14,6 +14,7 @@ from spotchange.cli.cluster import Address, Engine, GpusPerWorker, cluster_of, r
 from spotchange.cli.generate_everyday import everyday_split
 from spotchange.cli.output import COMPILING, notes, print_json, progress
 from spotchange.errors import InputError
+from spotchange.storage import as_place
 
 if TYPE_CHECKING:
     from spotchange.cluster import ClusterOptions
@@ -25,7 +26,9 @@ MOST_SCENES = 10_000_000  # 140 times what the official set has
 
 
 def generate(
-    out: Annotated[Path, typer.Option(help="Folder of the data set; each split is a folder in it.")],
+    out: Annotated[
+        Path, typer.Option(parser=as_place, metavar="DIR", help="Folder of the data set; each split is a folder in it.")
+    ],
     pairs: Annotated[
         int | None, typer.Option(help="Rows to write, two a scene. Without it: as many as the official split has.")
     ] = None,

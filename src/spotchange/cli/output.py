@@ -13,6 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColum
 
 from spotchange.errors import InputError, SpotchangeError
 from spotchange.files import json_text
+from spotchange.storage import check_writable
 
 if TYPE_CHECKING:
     from spotchange.reports.tables import Table
@@ -105,8 +106,11 @@ def _blocks(widths: Sequence[int], most: int) -> Iterator[list[int]]:
 
 
 def check_result_file(option: str, path: Path | None, *, begins: str) -> None:
-    """Refuse to write a result over a file that is no earlier result: those begin alike."""
-    if path is None or not path.is_file():
+    """Refuse to write a result over a file that is no earlier result (those begin alike), or where nothing can be."""
+    if path is None:
+        return
+    check_writable(path.parent, option)
+    if not path.is_file():
         return
     with path.open("rb") as file:
         start = file.read(256).decode("utf-8", errors="replace").lstrip("\ufeff \r\n").lower()

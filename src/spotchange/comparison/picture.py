@@ -21,6 +21,7 @@ from PIL import Image
 from spotchange.errors import ImageError
 from spotchange.image_sources import ImageSource, plain_source
 from spotchange.images import MAX_PIXELS, read_stored, size_problem
+from spotchange.storage import as_place, is_address
 
 Levels = npt.NDArray[Any]  # uint8 or uint16
 
@@ -135,10 +136,9 @@ def read_picture(source: ImageSource | Picture | Any, *, max_pixels: int = MAX_P
         source = source.pixels if encoded is None else encoded
     source = plain_source(source)
     encoded = source if isinstance(source, bytes) else None
-    if isinstance(source, str | os.PathLike) and os.path.isfile(source):
+    if isinstance(source, str | os.PathLike) and (is_address(source) or os.path.isfile(source)):
         try:
-            with open(source, "rb") as stream:
-                encoded = stream.read()
+            encoded = as_place(source).read_bytes()
         except OSError:  # said by `read_stored` below
             encoded = None
     plain = _read_png(encoded, max_pixels) if encoded is not None else None

@@ -25,6 +25,7 @@ from spotchange.everyday.sampling import draw_scenes
 from spotchange.files import load_json, read_input, write_bytes
 from spotchange.locks import one_writer
 from spotchange.pairs import Row
+from spotchange.storage import Outgoing, outgoing_folder
 
 ROWS, PLAN = "metadata.jsonl", "generator.json"
 _AT_ONCE = {"cpu": 4, "cuda": 256}
@@ -68,20 +69,21 @@ def generate_everyday(
 
     Scenes are numbered from 0; one whose change is hidden behind another thing is left out, and its number with it.
     """
-    with one_writer(out / plan.split):
-        return _generate(plan, library, folder=out / plan.split, pairs=pairs, shares=shares, on_pairs=on_pairs)
+    with one_writer(out / plan.split), outgoing_folder(out / plan.split, (PLAN, ROWS)) as outgoing:
+        return _generate(plan, library, outgoing, pairs=pairs, shares=shares, on_pairs=on_pairs)
 
 
 def _generate(
     plan: EverydayPlan,
     library: Library,
+    outgoing: Outgoing,
     *,
-    folder: Path,
     pairs: int,
     shares: Mapping[str, float],
     on_pairs: Callable[[int], None],
 ) -> EverydayWritten:
-    kinds = _begin(folder, plan)
+    folder = outgoing.here
+    kinds = _begin(outgoing, plan)
     on_pairs(min(len(kinds), pairs))
     new, number = 0, _next_number(folder, kinds)
     while len(kinds) < pairs:
@@ -94,11 +96,12 @@ def _generate(
         facts = facts_of(library, scenes, pictures)
         shown = [place for place in range(len(facts)) if visible(facts[place])][: pairs - len(kinds)]
         pixels = pictures.pixels.permute(0, 1, 3, 4, 2).cpu().numpy()
-        lines = [_write_pair(folder, int(numbers[place]), pixels[place], facts[place], plan) for place in shown]
+        lines = [_write_pair(outgoing.there, int(numbers[place]), pixels[place], facts[place], plan) for place in shown]
         _append(folder / ROWS, lines)
         kinds |= {line["id"]: line["change_type"] for line in lines}
         new += len(lines)
         on_pairs(len(lines))
+        outgoing.publish_now_and_then()
     counted = dict(Counter(kinds.values()).most_common())
     return EverydayWritten(split=plan.split, pairs=len(kinds), new_pairs=new, change_types=counted)
 
@@ -124,14 +127,19 @@ def _write_pair(folder: Path, number: int, pixels: np.ndarray, facts: Facts, pla
     return row.to_dict()
 
 
-def _begin(folder: Path, plan: EverydayPlan) -> dict[str, str]:
+def _begin(outgoing: Outgoing, plan: EverydayPlan) -> dict[str, str]:
     """The rows that are there, by id; a line that was cut off is cut away."""
+    folder = outgoing.here
     there = folder / PLAN
     if there.exists():
         if _read_plan(there) != plan.to_dict():
-            raise InputError(f"{folder} was generated with other settings", hint="repeat them, or choose another --out")
+            raise InputError(
+                f"{outgoing.there} was generated with other settings", hint="repeat them, or choose another --out"
+            )
     elif (folder / ROWS).exists():
-        raise InputError(f"{folder} holds a data set made by something else", hint="choose another --out or --split")
+        raise InputError(
+            f"{outgoing.there} holds a data set made by something else", hint="choose another --out or --split"
+        )
     else:
         write_bytes(there, (json.dumps(plan.to_dict(), indent=2) + "\n").encode())
     rows = folder / ROWS

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from spotchange.errors import InputError
 from spotchange.images import images_in
+from spotchange.storage import is_address
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,8 +21,8 @@ class FolderPlan:
     after: Path
     missing: tuple[str, ...]  # only in before
     new: tuple[str, ...]  # only in after
-    identical: tuple[str, ...]  # the same bytes in both
-    differing: tuple[str, ...]  # in both, with other bytes: their pixels decide
+    identical: tuple[str, ...]  # the same bytes in both, on a disk
+    differing: tuple[str, ...]  # in both, with other bytes, or in a store: whoever reads them decides
 
     def __len__(self) -> int:
         return len(self.missing) + len(self.new) + len(self.identical) + len(self.differing)
@@ -39,7 +40,7 @@ def plan_folders(before: Path, after: Path, *, include: Sequence[str] = ()) -> F
         if not folder.is_dir():
             raise InputError(f"{folder} is not a folder")
     first, second = before.resolve(), after.resolve()
-    if first == second or first in second.parents or second in first.parents:
+    if first.is_relative_to(second) or second.is_relative_to(first):
         raise InputError(f"{before} and {after} must be two folders, neither inside the other")
     there, here = (_chosen(images_in(folder), include) for folder in (before, after))
     if not there | here:
@@ -62,6 +63,8 @@ def _chosen(names: set[str], include: Sequence[str]) -> set[str]:
 
 
 def _same_bytes(first: Path, second: Path) -> bool:
+    if is_address(first) or is_address(second):
+        return False  # reading all of a store is work for many
     try:
         return filecmp.cmp(first, second, shallow=False)
     except OSError:

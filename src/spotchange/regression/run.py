@@ -11,7 +11,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from spotchange.answering import Answer, CaptionOptions, ImagePair
 from spotchange.answering.pixels import result_of
@@ -23,6 +23,7 @@ from spotchange.regression.diff_image import write_diff
 from spotchange.regression.plan import FolderPlan
 from spotchange.regression.settings import CompareSettings, Tolerances
 from spotchange.results import SCHEMA_VERSION, CaptionResult
+from spotchange.storage import StorePath, is_address
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -180,6 +181,10 @@ class _CompareWork:
 def _compare_one(job: _Job) -> ComparedFile:
     started = time.perf_counter()
     try:
+        if is_address(job.before) or is_address(job.after):
+            job = replace(job, before=_read_once(job.before), after=_read_once(job.after))
+            if _same_content(job):
+                return ComparedFile(name=job.name, status="identical")
         found = compare(job.before, job.after, job.options)
         if job.outputs.diff_dir is not None and not found.identical:
             write_diff(job.outputs.diff_dir / job.name, job.before, found)
@@ -188,6 +193,21 @@ def _compare_one(job: _Job) -> ComparedFile:
     result = result_of(found, seconds=round(time.perf_counter() - started, 4))
     status: Status = "changed" if found.changed else "identical" if found.identical else "unchanged"
     return ComparedFile(name=job.name, status=status, result=result, view=_view(job, found, status))
+
+
+def _read_once(path: Path) -> Path:
+    """A file of a store with its content: the comparison, the diff image and the report all look at it."""
+    try:
+        return cast("Path", path.fetched()) if isinstance(path, StorePath) else path
+    except OSError:
+        return path  # the comparison says what is wrong with it
+
+
+def _same_content(job: _Job) -> bool:
+    try:
+        return job.before.read_bytes() == job.after.read_bytes()
+    except OSError:
+        return False
 
 
 def _view(job: _Job, found: Comparison, status: Status) -> str:

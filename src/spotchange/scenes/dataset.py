@@ -38,6 +38,7 @@ from spotchange.scenes.export import (
 from spotchange.scenes.pictures import draw_pictures
 from spotchange.scenes.sampler import World
 from spotchange.scenes.stream import world_seed
+from spotchange.storage import Outgoing, StorePath, outgoing_folder
 
 ROWS, SCENES, PLAN = "metadata.jsonl", "scenes.jsonl", "generator.yaml"
 _SCENES_AT_ONCE = {"cpu": 2, "cuda": 128}  # few, where they take long: progress shows, and little is lost
@@ -143,8 +144,8 @@ def generate_split(
         run: Who draws the scenes, in the order of their numbers; by default this process.
     """
     World(plan.scenes, seed=world_seed(plan.seed, plan.split), device=device).check_room()
-    with one_writer(out / plan.split):
-        folder = SplitFolder(out / plan.split, plan)
+    with one_writer(out / plan.split), outgoing_folder(out / plan.split, (PLAN, SCENES, ROWS)) as outgoing:
+        folder = SplitFolder(outgoing, plan)
         numbers = range(start, start + scenes)
         wanted = [number for number in numbers if scene_name(number) not in folder.done]
         damaged = [number for number in numbers if scene_name(number) in folder.done and folder.lacks_pictures(number)]
@@ -158,16 +159,19 @@ def generate_split(
 
 
 class SplitFolder:
-    """One split on disk: its plan, its rows, its scenes."""
+    """One split on disk or in a store: its plan, its rows, its scenes."""
 
-    def __init__(self, path: Path, plan: DatasetPlan) -> None:
-        self.path, self.plan = path, plan
+    def __init__(self, outgoing: Outgoing, plan: DatasetPlan) -> None:
+        self.outgoing, self.plan = outgoing, plan
+        self.path = path = outgoing.here
         self.done: dict[str, str] = {}  # scene name -> change type
+        there = outgoing.there
+        self._published = there.sizes() if isinstance(there, StorePath) else None
         if (path / PLAN).exists():
-            _check_same_plan(path / PLAN, plan)
+            _check_same_plan(path / PLAN, plan, there)
             self._repair()
         elif (path / ROWS).exists():
-            raise InputError(f"{path} holds a data set made by something else", hint="choose another --out or --split")
+            raise InputError(f"{there} holds a data set made by something else", hint="choose another --out or --split")
         else:
             plan.save(path / PLAN)
 
@@ -179,11 +183,14 @@ class SplitFolder:
         _append(
             (self.path / SCENES, [each.scene for each in new]), (self.path / ROWS, [r for e in new for r in e.rows])
         )
+        self.outgoing.publish_now_and_then()
 
     def lacks_pictures(self, number: int) -> bool:
         """Whether a picture of a scene is missing or empty, as after a full disk or a copy that was cut short."""
         files = [picture_file(number, picture) for picture in range(len(PICTURE_NAMES))]
         files += [mask_file(number)] if self.plan.masks else []
+        if self._published is not None:
+            return not all(self._published.get(file) for file in files)
         try:
             return any((self.path / file).stat().st_size == 0 for file in files)
         except OSError:
@@ -197,9 +204,9 @@ class SplitFolder:
 
     def _write_pictures(self, made: MadeScene) -> None:
         for picture, content in enumerate(made.pictures):
-            write_bytes(self.path / picture_file(made.number, picture), content)
+            write_bytes(self.outgoing.there / picture_file(made.number, picture), content)
         if made.mask is not None:
-            write_bytes(self.path / mask_file(made.number), made.mask)
+            write_bytes(self.outgoing.there / mask_file(made.number), made.mask)
 
     def _repair(self) -> None:
         """Cut both files after the last whole scene, and remember the scenes that stay.
@@ -230,12 +237,12 @@ class _Pool(ThreadPoolExecutor):
         self.shutdown(wait=True, cancel_futures=True)
 
 
-def _check_same_plan(path: Path, plan: DatasetPlan) -> None:
+def _check_same_plan(path: Path, plan: DatasetPlan, folder: Path) -> None:
     there, here = (each.model_dump(mode="json") for each in (DatasetPlan.from_yaml(path), plan))
     for name in here:
         if there.get(name) != here[name]:
             raise InputError(
-                f"{path.parent} was generated with another {name} ({there.get(name)}, not {here[name]})",
+                f"{folder} was generated with another {name} ({there.get(name)}, not {here[name]})",
                 hint="repeat the first settings to go on, or choose another --out",
             )
 

@@ -157,7 +157,7 @@ def test_halves_of_letters_in_a_reply_reach_nobody(serve: Any) -> None:
     text = '{"changed": true, "caption": "the mug \\ud800 is gone"}'
     (answer,) = ask(serve(lambda body, tries: completion(text)))
     assert answer.result.caption == "the mug ? is gone"
-    (answer,) = ask(serve(lambda body, tries: completion("{\"changed\": true, \"caption\": \"a \ud800 b\"}")))
+    (answer,) = ask(serve(lambda body, tries: completion('{"changed": true, "caption": "a \ud800 b"}')))
     assert answer.result.caption == "a ? b"
 
 

@@ -7,6 +7,7 @@ import hashlib
 import json
 import re
 import threading
+from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -36,9 +37,10 @@ class Hub(ThreadingHTTPServer):
         self.shutdown()
         self.server_close()
 
-    def commit(self, name: str, branch: str, files: dict[str, bytes]) -> str:
+    def commit(self, name: str, branch: str, files: Mapping[str, bytes | None]) -> str:
         repository = self.repositories[name]
-        everything = {**repository["commits"].get(repository["branches"].get(branch), {}), **files}
+        changed = {**repository["commits"].get(repository["branches"].get(branch), {}), **files}
+        everything = {path: content for path, content in changed.items() if content is not None}
         mark = json.dumps([len(repository["commits"]), *((k, _sha256(v)) for k, v in sorted(everything.items()))])
         number = hashlib.sha1(mark.encode()).hexdigest()
         repository["commits"][number] = everything
@@ -106,8 +108,8 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         path = unquote(urlsplit(self.path).path)
         self.server.requests.append(f"{self.command} {path}")
-        if found := re.fullmatch(r"/api/models/([^/]+/[^/]+)(?:/(revision|tree|branch)/([^/]+))?(?:/.*)?", path):
-            return self._describe(found[1], found[2] or "revision", found[3] or "main")
+        if found := re.fullmatch(r"/api/models/([^/]+/[^/]+)(?:/(revision|tree|branch)/([^/]+))?(?:/(.*))?", path):
+            return self._describe(found[1], found[2] or "revision", found[3] or "main", found[4] or "")
         if found := re.fullmatch(r"/([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path):
             return self._file(found[1], found[2], found[3])
         return self._refuse(404, "Not found")
@@ -115,24 +117,35 @@ class Handler(BaseHTTPRequestHandler):
     do_HEAD = do_GET
 
     def _take_commit(self, name: str, branch: str, body: bytes) -> None:
-        files = {}
+        files: dict[str, bytes | None] = {}
         for line in map(json.loads, body.splitlines()):
             value = line["value"]
             if line["key"] == "file":
                 files[value["path"]] = base64.b64decode(value["content"])
             elif line["key"] == "lfsFile":
                 files[value["path"]] = self.server.uploaded[value["oid"]]
+            elif line["key"] == "deletedFile":
+                files[value["path"]] = None
         number = self.server.commit(name, branch, files)
         url = f"{self.server.address}/{name}/commit/{number}"
         self._json({"commitUrl": url, "commitOid": number, "success": True, "hookOutput": ""})
 
-    def _describe(self, name: str, what: str, revision: str) -> None:
+    def _describe(self, name: str, what: str, revision: str, below: str) -> None:
         commit = self._commit(name, revision)
         if commit is None:
             return
         number, files = commit
         if what == "tree":
-            self._json([{"type": "file", "path": path, "size": len(content), "oid": _sha256(content)[:40]}
+            recursive = "recursive=true" in self.path.lower()
+            inside = f"{below}/" if below else ""
+            files = {path: content for path, content in files.items() if path.startswith(inside)}
+            folders = {inside + path[len(inside) :].partition("/")[0] for path in files if "/" in path[len(inside) :]}
+            if not recursive:
+                files = {path: content for path, content in files.items() if "/" not in path[len(inside) :]}
+            listed = [{"type": "directory", "path": path, "oid": "0" * 40, "size": 0} for path in sorted(folders)]
+            if inside and not files and not folders:
+                return self._refuse(404, "Entry not found", **{"X-Error-Code": "EntryNotFound"})
+            self._json(listed + [{"type": "file", "path": path, "size": len(content), "oid": _sha256(content)[:40]}
                         | ({"lfs": {"oid": _sha256(content), "size": len(content), "pointerSize": 134}}
                            if len(content) > 10_000 else {})
                         for path, content in files.items()])  # fmt: skip
@@ -150,7 +163,11 @@ class Handler(BaseHTTPRequestHandler):
             self._refuse(404, "Entry not found", **{"X-Error-Code": "EntryNotFound", "X-Repo-Commit": number})
             return
         content = files[path]
-        self._send(200, content, **{"ETag": f'"{_sha256(content)}"', "X-Repo-Commit": number})
+        if part := re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("range", "")):
+            first, last = int(part[1]), min(int(part[2]), len(content) - 1)
+            span = {"Content-Range": f"bytes {first}-{last}/{len(content)}", "ETag": f'"{_sha256(content)}"'}
+            return self._send(206, content[first : last + 1], **span)
+        return self._send(200, content, **{"ETag": f'"{_sha256(content)}"', "X-Repo-Commit": number})
 
     def _commit(self, name: str, revision: str) -> tuple[str, dict[str, bytes]] | None:
         repository = self.server.repositories.get(name)

@@ -17,7 +17,8 @@ from spotchange.config.objectives import PclPretrainSettings, PclTaskWeights
 from spotchange.config.recipes import RECIPES
 from spotchange.config.sources import DatasetSource, FeatureSource, StreamSource
 from spotchange.config.training import Recipe
-from spotchange.data.caches.features import FeatureFacts, FeatureRow, read_feature_rows, write_features
+from spotchange.data.caches.feature_writing import write_features
+from spotchange.data.caches.features import FeatureFacts, FeatureRow, read_feature_rows
 from spotchange.data.caption_ids import CaptionCoder
 from spotchange.data.negatives.scenes import SceneNegatives
 from spotchange.data.negatives.table import stored_negatives

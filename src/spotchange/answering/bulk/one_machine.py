@@ -16,7 +16,7 @@ from spotchange.errors import InputError, SpotchangeError
 from spotchange.files import json_text, load_json, write_text
 from spotchange.images import images_in
 from spotchange.locks import one_writer
-from spotchange.storage import StorePath
+from spotchange.storage import check_writable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,8 +95,7 @@ def check_results_file(out: Path, inputs: Sequence[Path], *, force: bool) -> Non
     place = out.resolve()
     if any(place == each.resolve() for each in inputs):
         raise InputError(f"--out {out} is one of the inputs", hint="choose another --out file")
-    if isinstance(out, StorePath) and out.read_only:
-        raise InputError(f"--out {out}: web servers are only read")
+    check_writable(out.parent, "--out")
     if out.is_dir():
         raise InputError(f"--out {out} is a folder")
     if not isinstance(out, StorePath) and out.exists() and not out.is_file():  # a device or a pipe never ends

@@ -7,17 +7,14 @@ made them. A folder without it is unfinished; one made by another network is ref
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-import numpy as np
-
-from spotchange.errors import DataError, InputError
-from spotchange.files import load_json, write_text
+from spotchange.errors import DataError
+from spotchange.files import load_json
 
 FORMAT = 1
 FACTS, FEATURES, ROWS = "features.json", "features.bin", "rows.jsonl"
@@ -62,33 +59,6 @@ class FeatureFacts:
     def picture_shape(self) -> tuple[int, int]:
         """Cells and channels of one picture."""
         return self.grid[0] * self.grid[1], self.channels
-
-
-def write_features(
-    folder: Path, facts: FeatureFacts, parts: Iterable[tuple[np.ndarray[Any, Any], list[FeatureRow]]]
-) -> FeatureFacts:
-    """Write a feature folder from parts: features (pictures, cells, channels) and rows that number pictures overall."""
-    if (folder / FACTS).exists():
-        raise InputError(f"{folder} already holds features", hint="remove it, or choose another folder")
-    pictures = rows = 0
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with (folder / FEATURES).open("wb") as data, (folder / ROWS).open("w", encoding="utf-8") as lines:
-            for features, members in parts:
-                data.write(np.ascontiguousarray(features, dtype=np.float16).tobytes())
-                lines.writelines(json.dumps(asdict(row), ensure_ascii=False) + "\n" for row in members)
-                pictures += len(features)
-                rows += len(members)
-            for stream in (data, lines):
-                stream.flush()
-                os.fsync(stream.fileno())
-    except OSError as error:
-        raise InputError(f"cannot write {folder}: {error.strerror or error}") from error
-    if not rows:
-        raise DataError(f"nothing to write to {folder}: the source has no rows")
-    values = asdict(facts) | {"pictures": pictures, "rows": rows}
-    write_text(folder / FACTS, json.dumps(values, indent=2) + "\n")
-    return FeatureFacts(**values)
 
 
 def read_facts(folder: str | os.PathLike[str], *, backbone: str | None = None) -> FeatureFacts:

@@ -23,7 +23,9 @@ from spotchange.config.vlm import ChatModelSettings
 from spotchange.data.caches.features import FACTS, read_facts
 from spotchange.errors import ConfigError
 from spotchange.everyday.kinds import SHARES
+from spotchange.files import fetched_folder
 from spotchange.pairs import PairBatch
+from spotchange.storage import is_address
 from spotchange.training.augmentation.augment import augment
 from spotchange.training.augmentation.symmetries import PlaceWords, mirror_and_turn
 from spotchange.training.sources.classes import ImageClasses, classes_of_features, classes_of_folder
@@ -178,7 +180,8 @@ def _scenes(data: StreamSource) -> LiveScenes:
 
 def _features(data: FeatureSource, *, for_validation: bool = False) -> FeatureFolder:
     make = None if data.scenes is None else partial(_make_features, data, data.scenes)
-    return FeatureFolder(path=Path(data.path), unit=data.unit, holds_out=for_validation, make=make)
+    path = fetched_folder(data.path) if is_address(data.path) else Path(data.path)
+    return FeatureFolder(path=path, unit=data.unit, holds_out=for_validation, make=make)
 
 
 def _make_features(data: FeatureSource, scenes: int, folder: Path, run: RunContext) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import pickle
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -13,9 +16,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from spotchange import __version__
 from spotchange.cluster import ClusterOptions, Work, in_order, pieces, run_on_ray
 from spotchange.config.sources import DatasetSource, StreamSource
-from spotchange.data.caches.features import FeatureFacts, FeatureRow, Task, write_features
+from spotchange.data.caches.feature_writing import FeatureWriter
+from spotchange.data.caches.features import FACTS, FEATURES, ROWS, FeatureFacts, FeatureRow, Task
 from spotchange.data.caches.flatfile import FlatFile
 from spotchange.data.caches.images import open_cache
 from spotchange.data.caches.index import RowIndex
@@ -33,6 +38,7 @@ from spotchange.scenes.export import object_boxes
 from spotchange.scenes.pictures import draw_pictures
 from spotchange.scenes.sampler import World
 from spotchange.scenes.stream import PLAIN_CHOICES, plainest, world_seed
+from spotchange.storage import outgoing_folder
 
 if TYPE_CHECKING:
     from spotchange.training.start import Start
@@ -119,15 +125,14 @@ def scene_features(
     work = _SceneWork(backbone=backbone, source=source, task=task, seed=seed)
     step = _SCENES_AT_ONCE[backbone.device.partition(":")[0]]
     spans = [(start, min(start + step, scenes)) for start in range(0, scenes, step)]
-
-    def parts() -> Iterator[Part]:
-        first = 0
-        for (start, end), (features, rows) in zip(spans, _run(work, spans, cluster), strict=True):
-            yield features, [replace(row, before=row.before + first, after=row.after + first) for row in rows]
-            first += len(features)
-            advance(end - start)
-
-    return write_features(out, backbone.facts(task, paired=task == "pairs"), parts())
+    key = _key(source.model_dump(mode="json"), backbone.bf16, seed)
+    with _writing(out, backbone.facts(task, paired=task == "pairs"), key, spans) as writer:
+        for span, (features, rows) in _run(work, spans, writer, cluster, advance):
+            first = writer.pictures
+            numbered = [replace(row, before=row.before + first, after=row.after + first) for row in rows]
+            writer.add(features, numbered, _label(span))
+            advance(span[1] - span[0])
+        return writer.finish()
 
 
 def dataset_features(
@@ -146,22 +151,46 @@ def dataset_features(
     rows = _dataset_rows(source, index, units.ravel(), backbone.grid)
     step, pictures = _PICTURES_AT_ONCE[backbone.device.partition(":")[0]], len(file) // size
     spans = [(first, min(first + step, pictures)) for first in range(0, pictures, step)]
+    key = _key(source.model_dump(mode="json"), backbone.bf16, folder.name)
+    with _writing(out, backbone.facts(source.task, paired=units.shape[1] == 2), key, spans) as writer:
+        for span, (features, _) in _run(work, spans, writer, cluster, advance):
+            writer.add(features, rows if span[0] == 0 else [], _label(span))
+            advance(span[1] - span[0])
+        return writer.finish()
 
-    def parts() -> Iterator[Part]:
-        for (first, end), (features, _) in zip(spans, _run(work, spans, cluster), strict=True):
-            yield features, rows if first == 0 else []
-            advance(end - first)
 
-    return write_features(out, backbone.facts(source.task, paired=units.shape[1] == 2), parts())
+@contextmanager
+def _writing(out: Path, facts: FeatureFacts, key: str, spans: list[Span]) -> Iterator[FeatureWriter]:
+    """A feature folder on a disk or in a store, begun or gone on with."""
+    with outgoing_folder(out, (FEATURES, ROWS, FACTS)) as outgoing:
+        yield FeatureWriter(outgoing, facts, key=key, labels=[_label(span) for span in spans])
 
 
-def _run(work: Work, spans: list[Span], cluster: ClusterOptions | None) -> Iterator[Part]:
-    """Parts in the order of their spans."""
-    if cluster is None:
-        yield from work.start()(spans)
+def _key(*made_from: Any) -> str:
+    return hashlib.sha256(json.dumps([__version__, *made_from], sort_keys=True).encode()).hexdigest()
+
+
+def _label(span: Span) -> str:
+    return f"{span[0]}-{span[1]}"
+
+
+def _run(
+    work: Work,
+    spans: list[Span],
+    writer: FeatureWriter,
+    cluster: ClusterOptions | None,
+    advance: Callable[[int], None],
+) -> Iterator[tuple[Span, Part]]:
+    """The parts that are not written yet, with their spans, in order."""
+    left = spans[writer.parts :]
+    advance(sum(end - start for start, end in spans[: writer.parts]))
+    if not left:
         return
-    for parts in in_order(run_on_ray(work, dict(enumerate(pieces(spans, 1))), cluster)):
-        yield from parts
+    if cluster is None:
+        yield from zip(left, work.start()(left), strict=True)
+        return
+    far = in_order(run_on_ray(work, dict(enumerate(pieces(left, 1))), cluster))
+    yield from zip(left, (part for parts in far for part in parts), strict=True)
 
 
 @dataclass(frozen=True, kw_only=True)
