@@ -1,7 +1,7 @@
 """From scenes to pictures: backgrounds, shadows and cut-outs laid over each other, light, blur, blocks and noise.
 
-On the CPU a thing at a time is laid over the part of a picture that it reaches. On a GPU `compositing_kernel.py` does the same for a pixel at a
-time, which passes over memory once instead of some hundred times.
+On the CPU a thing at a time is laid over the part of a picture that it reaches. On a GPU `compositing_kernel.py` does
+the same for a pixel at a time, which passes over memory once instead of some hundred times.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from spotchange.everyday.imaging.nuisances import blurred, developed, grain_keys, noisy, rounded_in_blocks
 from spotchange.everyday.library import BACKGROUND_SIDE, LEVELS, SIDE, Library
-from spotchange.everyday.scenes import HALF, LAYERS, TARGET, Scenes, Things
+from spotchange.everyday.scenes import HALF, TARGET, Scenes, Things
 
 _FADED = 3.5  # times its own size from where on a contact shadow darkens by less than 1e-7
 NOTHING = -1  # label of a pixel that shows the background
