@@ -1,9 +1,12 @@
 """Whoever answers everyday pictures, on generated pairs of held-out things: change, kind, place, names.
 
-python benchmarks/everyday_generated.py DATASET [--model everyday] [--out FILE.jsonl]
+python benchmarks/everyday_generated.py make OUT --library LIBRARY --nouns known --pairs 420 --seed 23
+python benchmarks/everyday_generated.py judge DATASET [--model everyday] [--out FILE.jsonl] [--library LIBRARY]
 
-DATASET is a split that `spotchange generate --world everyday --split test` wrote. Names are judged where one thing with
-a noun changed: right if what is said is the thing's noun or what that is a kind of.
+DATASET is a split that `make` or `spotchange generate --world everyday --split test` wrote; `make` draws from the
+library's held-out things of nouns that training knows, or (`--nouns held-out`, changes of things only) from those whose
+noun no training thing has. Names are judged where one thing with a noun changed: right if what is said is the thing's
+noun or what that is a kind of.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from spotchange.answering import Answer, CaptionOptions, ImagePair, build_answerer
-from spotchange.everyday.kinds import OBJECT_KINDS
+from spotchange.everyday.kinds import OBJECT_KINDS, SHARES
 from spotchange.everyday.language.naming import Name, phrase
 from spotchange.everyday.language.nouns import everyday_nouns
 from spotchange.everyday.library import OBJECTS, bundled_library
@@ -79,14 +82,26 @@ def table(lines: list[dict[str, Any]], title: str) -> None:
         print(f"  {kind}: {dict(told.most_common())}")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("dataset", type=Path)
-    parser.add_argument("--model", default="everyday")
-    parser.add_argument("--out", type=Path)
-    options = parser.parse_args()
+def make(options: argparse.Namespace) -> None:
+    """Writes pairs of held-out things, of known nouns or of held-out ones."""
+    from spotchange.everyday.dataset import EverydayPlan, generate_everyday
+    from spotchange.everyday.library import read_library
+
+    held_out = options.nouns == "held-out"
+    library = read_library(options.library, split="held-out", held_out_nouns=held_out)
+    shares = {kind: share for kind, share in SHARES.items() if kind in OBJECT_KINDS} if held_out else SHARES
+    plan = EverydayPlan(split="test", seed=options.seed, side=288, library=f"{options.nouns} nouns")
+    written = generate_everyday(plan, library, out=options.out, pairs=options.pairs, shares=shares)
+    print(written)
+
+
+def judge(options: argparse.Namespace) -> None:
+    """Answers the pairs of a data set and prints how well."""
     rows = [json.loads(line) for line in (options.dataset / "metadata.jsonl").read_text(encoding="utf-8").splitlines()]
-    things = [json.loads(line) for line in (bundled_library() / OBJECTS).read_text(encoding="utf-8").splitlines()]
+    things = [
+        json.loads(line)
+        for line in ((options.library or bundled_library()) / OBJECTS).read_text(encoding="utf-8").splitlines()
+    ]
     held_out = {row["noun"] for row in things if row.get("held_out_noun")}
     answerer, lines, began = build_answerer(options.model), [], time.process_time()
     for row in rows:
@@ -99,6 +114,24 @@ def main() -> None:
     table([line for line in lines if line["held_out_noun"]], "held-out nouns")
     if options.out is not None:
         options.out.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    first = verbs.add_parser("make")
+    first.add_argument("out", type=Path)
+    first.add_argument("--library", type=Path, required=True)
+    first.add_argument("--nouns", choices=("known", "held-out"), default="known")
+    first.add_argument("--pairs", type=int, default=420)
+    first.add_argument("--seed", type=int, default=23)
+    second = verbs.add_parser("judge")
+    second.add_argument("dataset", type=Path)
+    second.add_argument("--model", default="everyday")
+    second.add_argument("--library", type=Path, help="whose held-out nouns count as such; the shipped one by default")
+    second.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    {"make": make, "judge": judge}[options.verb](options)
 
 
 if __name__ == "__main__":
