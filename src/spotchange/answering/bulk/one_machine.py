@@ -16,7 +16,7 @@ from spotchange.errors import InputError, SpotchangeError
 from spotchange.files import json_text, load_json, write_text
 from spotchange.images import images_in
 from spotchange.locks import one_writer
-from spotchange.storage import check_writable
+from spotchange.storage import StorePath, check_writable
 
 
 @dataclass(frozen=True, kw_only=True)
