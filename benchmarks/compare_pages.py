@@ -73,13 +73,36 @@ def plain(text: str) -> str:
 
 
 def read_right(record: dict[str, Any], result: Comparison) -> bool:
+    """Whether the words that changed were read, letter by letter, inside the same text on both sides.
+
+    The record knows only the edited element; on the page its words may stand against others without a space.
+    """
     truth = tuple(plain(part) for part in changed_part(record["before"], record["after"]))
     for finding in result.findings:
         if finding.text_before is not None and finding.text_after is not None:
-            said = changed_part(finding.text_before, finding.text_after)
-            if tuple(plain(part) for part in said) == truth:
+            read = plain(finding.text_before), plain(finding.text_after)
+            if any(_put(read[0], start, truth) == read[1] for start in _places(read[0], truth[0])):
                 return True
     return False
+
+
+def _places(text: str, part: str) -> list[int]:
+    return [start for start in range(len(text) - len(part) + 1) if text.startswith(part, start)]
+
+
+def _put(text: str, start: int, truth: tuple[str, ...]) -> str:
+    """The text with the old words at a place made the new ones."""
+    return text[:start] + truth[1] + text[start + len(truth[0]) :]
+
+
+def read_as_words(record: dict[str, Any], result: Comparison) -> bool:
+    """As `read_right`, but the changed words must also be parted from their neighbours as in the record."""
+    truth = tuple(plain(part) for part in changed_part(record["before"], record["after"]))
+    return any(
+        tuple(plain(part) for part in changed_part(finding.text_before, finding.text_after)) == truth
+        for finding in result.findings
+        if finding.text_before is not None and finding.text_after is not None
+    )
 
 
 def judge(record: dict[str, Any], folder: Path) -> dict[str, Any] | None:
@@ -102,10 +125,12 @@ def judge(record: dict[str, Any], folder: Path) -> dict[str, Any] | None:
         "kind_right": bool(right) and (box is None or max(right) > 0.1),
         "iou": max(right, default=max((score for score, _ in scores), default=0.0)),
         "boxed": box is not None,
+        "moved_on": _moved_on(record),
         "pushed": _pushed(record),
         "one_push": len(result.findings) == 1 + (before.size != after.size)
         and result.findings[-1].kind in ("inserted", "removed"),
         "read": read_right(record, result) if record["kind"] == "text" else None,
+        "read_as_words": read_as_words(record, result) if record["kind"] == "text" else None,
         "findings": [
             (finding.kind, finding.sentence, finding.boxes_before, finding.boxes_after) for finding in result.findings
         ],
@@ -130,7 +155,12 @@ def print_false_alarms(folder: Path) -> None:
 
 
 def _pushed(record: dict[str, Any]) -> bool:
-    """Whether a whole block came or went and what follows it moved by that much."""
+    """Whether a block came or went and all that moved in view moved by as much: a row, not an item of a grid."""
+    return _moved_on(record) and record["followers"] > 0 and record["strays"] == 0
+
+
+def _moved_on(record: dict[str, Any]) -> bool:
+    """Whether a whole block came or went and the element after it moved, wherever it was and whatever else did."""
     push = record.get("push") or 0
     rect = record.get("new") if record["kind"].startswith("inserted") else record.get("old")
     return (
@@ -166,7 +196,9 @@ def main() -> None:
     print("kind right:       ", share([row["kind_right"] for row in judged]))
     print("box IoU >= 0.7:   ", share([row["iou"] >= 0.7 for row in judged if row["boxed"]]))
     print("text read right:  ", share([row["read"] for row in judged if row["kind"] == "text"]))
+    print("  parted in words:", share([row["read_as_words"] for row in judged if row["kind"] == "text"]))
     print("one push:         ", share([row["one_push"] for row in judged if row["pushed"]]))
+    print("  with grids etc.:", share([row["one_push"] for row in judged if row["moved_on"]]))
     if (options.cases / "reloads").is_dir():
         print_false_alarms(options.cases / "reloads")
     by_kind = defaultdict(list)

@@ -42,13 +42,16 @@ def corners(random: np.random.Generator, size: tuple[int, int]) -> tuple[int, in
 
 
 def flat(random: np.random.Generator) -> Image.Image:
-    """A ground of one colour or a slow ramp, often as grey as a scene's."""
+    """A ground of one colour or a slow ramp, down the picture or in any direction, often as grey as a scene's."""
     grey = random.random() < 0.6
     first, second = (np.array(GREYS[random.integers(len(GREYS))] if grey else colour(random), float) for _ in range(2))
-    ramp = np.linspace(0, 1, SIZE[1])[:, None, None] ** random.uniform(0.5, 2)
+    angle = np.pi / 2 if random.random() < 0.5 else random.uniform(0, 2 * np.pi)
+    rows, columns = np.mgrid[: SIZE[1], : SIZE[0]]
+    along = columns / SIZE[0] * np.cos(angle) + rows / SIZE[1] * np.sin(angle)
+    ramp = ((along - along.min()) / np.ptp(along))[..., None] ** random.uniform(0.5, 2)
     if random.random() < 0.3:
         ramp = np.zeros_like(ramp)
-    pixels = np.broadcast_to(first + (second - first) * ramp, (SIZE[1], SIZE[0], 3))
+    pixels = first + (second - first) * ramp
     return Image.fromarray(pixels.clip(0, 255).astype(np.uint8))
 
 

@@ -20,6 +20,31 @@
   const blocks = all.filter(el => ['block', 'flex', 'list-item', 'table', 'grid'].includes(getComputedStyle(el).display) && getComputedStyle(el).position === 'static' && areaShare(el) < 0.3 && el.textContent.trim().length > 2);
   const boxes = all.filter(el => areaShare(el) < 0.15 && (getComputedStyle(el).backgroundColor !== 'rgba(0, 0, 0, 0)' || el.tagName === 'IMG') && el.getBoundingClientRect().width >= 16);
   const style = (el, values) => { for (const [name, value] of Object.entries(values)) el.style.setProperty(name, value, 'important'); };
+  // Where everything a reader sees lies: pieces of text and pictures, so that the record can say what else moved.
+  const places = () => {
+    const found = new Map();
+    const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT | NodeFilter.SHOW_ELEMENT);
+    while (walker.nextNode()) {
+      const node = walker.currentNode;
+      if (node.nodeType === 3 ? !node.textContent.trim() || !visible(node.parentElement) : !['IMG', 'INPUT', 'BUTTON'].includes(node.tagName)) continue;
+      const range = document.createRange();
+      range.selectNode(node);
+      const r = range.getBoundingClientRect();
+      if (r.width >= 1 && r.height >= 1 && r.bottom > 0 && r.top < innerHeight && r.right > 0 && r.left < innerWidth) found.set(node, [r.left, r.top]);
+    }
+    return found;
+  };
+  // How many pieces outside the edited element moved down or up by `push` alone, and how many moved otherwise.
+  const followed = (was, el, push) => {
+    let followers = 0, strays = 0;
+    for (const [node, [left, top]] of places()) {
+      if (!was.has(node) || el.contains(node)) continue;
+      const right = left - was.get(node)[0], down = top - was.get(node)[1];
+      if (Math.abs(right) < 1 && Math.abs(down) < 1) continue;
+      if (Math.abs(right) < 1 && Math.abs(down - push) < 2) followers++; else strays++;
+    }
+    return { followers, strays };
+  };
   const done = (el, old, more) => ({ kind, old, new: el.isConnected ? rect(el) : null, tag: el.tagName.toLowerCase(), ...more });
   const grey = level => `rgb(${level}, ${level}, ${level})`;
 
@@ -84,19 +109,19 @@
   }
   if (kind === 'removed block') {
     const el = pick(blocks.filter(el => el.nextElementSibling && el.getBoundingClientRect().bottom < innerHeight * 0.6)); if (!el) return null;
-    const old = rect(el), next = el.nextElementSibling, top = next.getBoundingClientRect().top; el.remove();
+    const old = rect(el), next = el.nextElementSibling, top = next.getBoundingClientRect().top, was = places(); el.remove();
     const push = Math.round(next.getBoundingClientRect().top - top);
-    return done(el, old, { push });
+    return done(el, old, { push, ...followed(was, el, push) });
   }
   if (kind === 'inserted' || kind === 'inserted block') {
     const next = pick(kind === 'inserted block' ? blocks.filter(el => el.getBoundingClientRect().top < innerHeight * 0.5) : blocks); if (!next) return null;
-    const top = next.getBoundingClientRect().top;
+    const top = next.getBoundingClientRect().top, was = places();
     const el = next.tagName === 'LI' ? document.createElement('li') : document.createElement('div');
     el.textContent = pick(['We use cookies to improve this page.', 'New: read what changed in version 2.', 'Maintenance on Sunday from 10 to 12.']);
     if (el.tagName === 'DIV') style(el, { background: pick(['#fff3bf', '#ffe3e3', '#d3f9d8']), color: '#333', padding: pick(['6px 12px', '14px 20px']), margin: '0' });
     next.before(el);
     const push = Math.round(next.getBoundingClientRect().top - top);
-    return done(el, null, { push, after: el.textContent });
+    return done(el, null, { push, ...followed(was, el, push), after: el.textContent });
   }
   if (kind === 'reordered') {
     // Rows, list items, cards, paragraphs: not two words of a sentence.

@@ -3,8 +3,10 @@
     python benchmarks/page_edits.py OUT --documents FOLDER [--cases 600] [--chromium /usr/bin/chromium]
 
 FOLDER holds unpacked documentation (Debian's `python3.11-doc`, `sqlite3-doc`, `git-doc`, `python-django-doc`,
-`postgresql-doc-15`, `apache2-doc`, `python-flask-doc`, `debian-handbook`, `python-pandas-doc` were used); the
-pages of other kinds are written by `written_pages.py`. `compare_pages.py` judges the result.
+`postgresql-doc-15`, `apache2-doc`, `python-flask-doc`, `debian-handbook`, `python-pandas-doc` were used, with the
+style sheets and scripts they depend on: `libjs-sphinxdoc`, `libjs-jquery`, `libjs-underscore`, `libjs-mathjax`);
+each is fetched by `apt-get download NAME` and unpacked by `dpkg-deb -x NAME*.deb FOLDER`. The pages of other kinds
+are written by `written_pages.py`. `compare_pages.py` judges the result.
 """
 
 from __future__ import annotations
@@ -56,7 +58,9 @@ def pages(documents: Path | None, written: Path, *, documents_each: int) -> list
         (written / f"{name}.html").write_text(content, encoding="utf-8")
         found.append((name, (written / f"{name}.html").resolve().as_uri()))
     if documents is not None:
-        for package in sorted(each for each in documents.rglob("doc/*") if each.is_dir()):
+        # Without their scripts, pages lie in columns that overlap; the scripts' own pages are no documentation.
+        packages = (each for each in documents.rglob("doc/*") if each.is_dir() and not each.name.startswith("libjs-"))
+        for package in sorted(packages):
             files = sorted(each for each in package.rglob("*.html") if 8_000 < each.stat().st_size < 300_000)
             for file in random.Random(package.name).sample(files, min(documents_each, len(files))):
                 found.append((f"{package.name}-{file.stem}", file.resolve().as_uri()))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import io
 from importlib import resources
 
+import numpy as np
 import pytest
 from PIL import Image, ImageDraw, ImageFilter
 
 from spotchange import load
-from spotchange.answering.gate import plausible_scene
+from spotchange.answering.gate import drawn_ground, plausible_scene
 from spotchange.answering.pair import ImagePair
 
 GREY = (128, 128, 128)
@@ -51,3 +53,20 @@ def test_scenes_pass_the_cheap_look() -> None:
     for before in befores:
         after = folder / before.name.replace("before", "after")
         assert plausible_scene(ImagePair.of(before.read_bytes(), after.read_bytes())), before.name
+        assert not drawn_ground(Image.open(io.BytesIO(before.read_bytes())).convert("RGB")), before.name
+
+
+@pytest.mark.parametrize("degrees", [0, 30, 63, 90, 150])
+@pytest.mark.parametrize("blur", [0, 6])
+def test_a_drawn_ramp_is_no_lit_ground(degrees: int, blur: int) -> None:
+    """Discs on a ramp in any direction, blurred, as JPEG."""
+    rows, columns = np.mgrid[:320, :480]
+    along = columns / 480 * np.cos(np.radians(degrees)) + rows / 320 * np.sin(np.radians(degrees))
+    ramp = (along - along.min()) / np.ptp(along)
+    picture = Image.fromarray(np.repeat(110 + 60 * ramp[..., None], 3, axis=2).astype(np.uint8))
+    pen = ImageDraw.Draw(picture)
+    for x, colour in ((90, (60, 70, 190)), (240, (170, 40, 40)), (340, (40, 120, 60))):
+        pen.ellipse((x, 150, x + 70, 220), fill=colour)
+    content = io.BytesIO()
+    picture.filter(ImageFilter.GaussianBlur(blur)).save(content, "JPEG", quality=80)
+    assert drawn_ground(Image.open(content))

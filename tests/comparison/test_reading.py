@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from drawn_pages import FONT, INK, page, with_box
 from PIL import Image, ImageDraw
@@ -42,3 +43,24 @@ def test_without_the_extra_text_is_named_and_unread(monkeypatch: pytest.MonkeyPa
     assert result.findings[0].text_before is None
     with pytest.raises(MissingExtraError, match="text"):
         compare(priced("$19.99"), priced("$24.99"), ComparisonOptions(read_text=True))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        ("Accept - Charset", "Accepr- Charset", ("Accept- Charset", "Accepr- Charset")),
+        ("Previous The", "PreviousThe", ("Previous The", "Previous The")),
+        ("auto_vacuum", "auto vacuum", ("auto_vacuum", "auto_vacuum")),
+        ("Add to cart", "Add torcart", ("Add to cart", "Add torcart")),
+        ("Sign up", "Sign up now", ("Sign up", "Sign up now")),
+    ],
+)
+def test_spaces_seen_on_one_side_only_are_made_alike(before: str, after: str, expected: tuple[str, str]) -> None:
+    assert reading.evenly_spaced(before, after) == expected
+
+
+def test_a_bullet_is_no_part_of_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "_recognise", lambda line: "。Factory other")
+    assert reading.read_box((300, 100, 150, 40), np.asarray(with_button())) == "Factory other"
+    monkeypatch.setattr(reading, "_recognise", lambda line: "-5 %")
+    assert reading.read_box((300, 100, 150, 40), np.asarray(with_button())) == "-5 %"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -14,12 +14,12 @@ from spotchange.comparison.layout.gaps import ROUNDING, describe_across, describ
 from spotchange.comparison.layout.grouping import joined_findings, ordered
 from spotchange.comparison.layout.positions import place
 from spotchange.comparison.layout.rearranged import rearranged
-from spotchange.comparison.layout.regions import Frame, around, bounds, groups, lines_joined
+from spotchange.comparison.layout.regions import Frame, around, bounds, common, cut, groups, lines_joined
 from spotchange.comparison.layout.rows import align
 from spotchange.comparison.options import ComparisonOptions
 from spotchange.comparison.picture import Picture
 from spotchange.comparison.place.boxes import describe_box
-from spotchange.comparison.place.classify import classify, likely, replaced
+from spotchange.comparison.place.classify import account, likely, replaced
 from spotchange.comparison.place.parts import whole_lines
 from spotchange.comparison.place.patches import Patch, patch_at
 from spotchange.comparison.place.reading import read_findings
@@ -29,6 +29,7 @@ from spotchange.comparison.whole.transforms import describe_frame, describe_size
 from spotchange.results import Box
 
 NEARLY_ALL = 0.6  # of the pixels must differ before everything can
+TRIFLE, UNSEEN_LEVELS = 4, 3  # pixels, and levels of their channels
 MOST_REGIONS = 200  # beyond this many separate places, listing them helps nobody
 
 
@@ -68,7 +69,24 @@ def describe(before: Picture, after: Picture, verdict: Verdict, options: Compari
     found = ordered([*findings, *joined_findings(local, scene.size)])
     found = found or _somewhere(verdict, scene.size)
     read = read_findings(found, scene.before, scene.after, wanted=options.read_text)
-    return tuple(finding for finding in read if not (len(read) > 1 and _painted_again(finding)))
+    seen = [each for each in read if len(read) == 1 or not (_painted_again(each) or _trifling(each, scene))]
+    seen = seen or read
+    return tuple(finding if finding in findings else _within_difference(finding, verdict) for finding in seen)
+
+
+def _within_difference(finding: Finding, verdict: Verdict) -> Finding:
+    """The finding with its rectangles cut to where the pictures differ inside them."""
+    inside = np.zeros(verdict.differing.shape, bool)
+    for x, y, width, height in (*finding.boxes_before, *finding.boxes_after):
+        part = (slice(max(0, y), y + height), slice(max(0, x), x + width))
+        inside[part] = verdict.differing[part]
+    limits = bounds(inside)
+    if limits is None:
+        return finding
+    befores, afters = (
+        tuple(common(box, limits) or box for box in boxes) for boxes in (finding.boxes_before, finding.boxes_after)
+    )
+    return replace(finding, boxes_before=befores, boxes_after=afters)
 
 
 def _somewhere(verdict: Verdict, size: tuple[int, int]) -> list[Finding]:
@@ -87,6 +105,16 @@ def _painted_again(finding: Finding) -> bool:
     """Text that was pushed and reads the same only lies at another fraction of a pixel."""
     tops = [around(boxes)[1] for boxes in (finding.boxes_before, finding.boxes_after) if boxes]
     return finding.kind == "restyled" and len(tops) == 2 and abs(tops[0] - tops[1]) > ROUNDING
+
+
+def _trifling(finding: Finding, scene: Scene) -> bool:
+    """A few pixels that differ by a level or two beside a change that is seen: a corner smoothed anew."""
+    if finding.pixels > TRIFLE or finding.shift:
+        return False
+    boxes = (*finding.boxes_before, *finding.boxes_after)
+    parts = [(cut(scene.before, box), cut(scene.after, box)) for box in boxes]
+    levels = [int(np.abs(one.astype(np.int16) - other.astype(np.int16)).max(initial=0)) for one, other in parts]
+    return max(levels, default=UNSEEN_LEVELS + 1) <= UNSEEN_LEVELS
 
 
 def _describe_all(scene: Scene, verdict: Verdict) -> list[Finding]:
@@ -127,18 +155,27 @@ def _describe_frame(scene: Scene, frame: Frame, verdict: Verdict, *, pushed: boo
     else:
         one = scene.before[frame.before_top : frame.before_bottom, columns]
         mask = (one != scene.after[frame.after_top : frame.after_bottom, columns]).any(axis=2)
+        # What is the same in place stayed while the rest moved past it: a bar fixed to the window, a float.
+        mask &= (
+            verdict.differing[frame.before_top : frame.before_bottom, columns]
+            | verdict.differing[frame.after_top : frame.after_bottom, columns]
+        )
     boxes = groups(mask)
     if frame.offset == 0 and verdict.diff_pixels < np.count_nonzero(verdict.differing):
         counted = verdict.counted[frame.before_top : frame.before_bottom, columns]
         boxes = [(x, y, w, h) for x, y, w, h in boxes if counted[y : y + h, x : x + w].any()]
     boxes = sorted(lines_joined(boxes), key=lambda box: -box[2] * box[3])[:MOST_REGIONS]
-    findings = []
+    findings: list[Finding] = []
+    explained: list[Box] = []
     for x, y, width, height in boxes:
         box = (x + frame.left, y + frame.before_top, width, height)
+        if any(common(box, each) == box for each in explained):
+            continue  # words that the change of their line pushed aside
         patch = patch_at(scene.before, scene.after, box, frame.offset)
         if pushed and frame.offset and (patch.slight or not _differs(verdict, patch.box_after)):
             continue  # painted again at another fraction of a pixel, or not pushed with the rest
-        found = _describe_patch(scene, patch)
+        found, told = _describe_patch(scene, patch)
+        explained.append(told)
         if pushed and frame.offset:
             found = [each for each in found if not each.shift or max(map(abs, each.shift)) > ROUNDING]
         findings += found
@@ -150,9 +187,11 @@ def _differs(verdict: Verdict, box: Box) -> bool:
     return bool(verdict.differing[y : y + height, x : x + width].any())
 
 
-def _describe_patch(scene: Scene, patch: Patch) -> list[Finding]:
+def _describe_patch(scene: Scene, patch: Patch) -> tuple[list[Finding], Box]:
+    """What happened at a place, and the rectangle in which that explains all that differs."""
     size = scene.size
-    found = describe_box(scene.before, scene.after, patch.box_before, patch.box_after, size)
-    found = found or classify(patch, size, lines=whole_lines(scene.before, scene.after, patch))
+    found, told = describe_box(scene.before, scene.after, patch.box_before, patch.box_after, size), patch.box_before
+    if not found:
+        found, told = account(patch, size, lines=whole_lines(scene.before, scene.after, patch))
     found = found or describe_across(scene.before, scene.after, patch, size)
-    return found or [likely(patch, size) or replaced(patch, size)]
+    return found or [likely(patch, size) or replaced(patch, size)], told

@@ -38,7 +38,8 @@ def exchanged(gaps: Sequence[Gap], size: tuple[int, int]) -> tuple[list[Finding]
             if _same_rows(gap, other) < 0.7:
                 continue
             left = [each for each in left if each is not gap and each is not other]
-            findings.append(_exchange(gap.outward(lost), gap.outward(won), size))
+            between = gap.outward(_passed(gap, lost, won))
+            findings.append(_exchange(gap.outward(lost), gap.outward(won), between, size))
     return findings, left
 
 
@@ -56,7 +57,7 @@ def exchanged_findings(
             lost, won = gone.boxes_before, came.boxes_after
             if len(lost) == len(won) == 1 and _shown_again(before, lost[0], after, won[0]):
                 left = [each for each in left if each is not gone and each is not came]
-                left.append(_exchange(lost[0], won[0], size))
+                left.append(_exchange(lost[0], won[0], around([lost[0], won[0]]), size))
     return left
 
 
@@ -79,9 +80,20 @@ def _shown_again(before: Pixels, lost: Box, after: Pixels, won: Box) -> bool:
     return False
 
 
-def _exchange(lost: Box, won: Box, size: tuple[int, int]) -> Finding:
-    right, down = won[0] - lost[0], won[1] - lost[1]
+def _passed(gap: Gap, lost: Box, won: Box) -> Box:
+    """All that differs from where rows were taken out to where they are now: what they passed moved as well."""
     union = around([lost, won])
+    rows = slice(union[1], union[1] + union[3])
+    columns = slice(gap.frame.left, gap.frame.right)
+    one, other = gap.before[rows, columns], gap.after[rows, columns]
+    height = min(len(one), len(other))
+    box = bounds((one[:height] != other[:height]).any(axis=2))
+    return around([union, (box[0] + gap.frame.left, box[1] + union[1], box[2], box[3])]) if box else union
+
+
+def _exchange(lost: Box, won: Box, union: Box, size: tuple[int, int]) -> Finding:
+    """`union`: both places and what lies between them."""
+    right, down = won[0] - lost[0], won[1] - lost[1]
     if abs(right) <= 4 * lost[2] + 8 and abs(down) <= 4 * lost[3] + 8:
         sentence = f"two parts {place(union, size)} exchanged places"
         return Finding(
@@ -90,8 +102,8 @@ def _exchange(lost: Box, won: Box, size: tuple[int, int]) -> Finding:
     return Finding(
         kind="moved",
         sentence=f"a part of {lost[2]}x{lost[3]} pixels {place(lost, size)} moved {distance(right, down)}",
-        boxes_before=(lost,),
-        boxes_after=(won,),
+        boxes_before=(lost, union) if union != around([lost, won]) else (lost,),
+        boxes_after=(won, union) if union != around([lost, won]) else (won,),
         pixels=lost[2] * lost[3],
         shift=(right, down),
     )

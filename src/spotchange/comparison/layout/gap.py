@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from spotchange.comparison.layout.regions import Frame, bounds
 from spotchange.comparison.place.colours import most_common, pack
+from spotchange.comparison.place.textlike import text_lines
 from spotchange.results import Box
 
 REMAINS = 0.15  # of the rows: what one side shows of fewer rows is an edge of what the other has
@@ -75,7 +76,7 @@ class Gap:
         top, bottom = (frame.before_top, frame.before_bottom) if side == 0 else (frame.after_top, frame.after_bottom)
         if content[3] <= ONE_LINE:
             # A line of text takes more room than its letters.
-            room = round(LEADING * content[3])
+            room = round(LEADING * self._line_height(side))
             top, bottom = max(top, content[1] - room), min(bottom, content[1] + content[3] + room)
         else:
             top, bottom = content[1], content[1] + content[3]
@@ -84,6 +85,10 @@ class Gap:
         one, other = (picture[top : top + max(rows, 0), columns] for picture in (self.before, self.after))
         box = bounds((one != other).any(axis=2)) if rows > 0 else None
         return (box[0] + self.frame.left, box[1] + top, box[2], box[3]) if box else content
+
+    def _line_height(self, side: int) -> int:
+        """Rows of the tallest line of text on one side."""
+        return max((bottom - top for top, bottom in text_lines(self.words[side] != self.ground)), default=0)
 
     @property
     def growth(self) -> int:

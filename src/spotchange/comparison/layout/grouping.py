@@ -11,6 +11,7 @@ from spotchange.comparison.layout.regions import around, overlap
 from spotchange.comparison.result import Finding
 from spotchange.results import Box
 
+ROUNDING = 2  # pixels
 NEAR = 28  # pixels between places of the same thing
 _RANK = {kind: number for number, kind in enumerate(KINDS)}
 _OVERALL = _RANK["inserted"]  # kinds before this one are about the whole picture
@@ -48,7 +49,12 @@ def _without_echoes(findings: list[Finding]) -> list[Finding]:
 
 
 def _same_place(one: Finding, other: Finding) -> bool:
-    return (one.boxes_before, one.boxes_after) == (other.boxes_before, other.boxes_after)
+    """Whether two findings cover the same rectangles, but for the rounding of their edges."""
+    mine, theirs = (one.boxes_before, one.boxes_after), (other.boxes_before, other.boxes_after)
+    if [len(boxes) for boxes in mine] != [len(boxes) for boxes in theirs]:
+        return False
+    pairs = [(a, b) for ours, others in zip(mine, theirs, strict=True) for a, b in zip(ours, others, strict=True)]
+    return all(abs(x - y) <= ROUNDING for a, b in pairs for x, y in zip(a, b, strict=True))
 
 
 def _same(one: Finding, other: Finding) -> bool:

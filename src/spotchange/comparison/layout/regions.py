@@ -121,6 +121,13 @@ def around(boxes: Iterable[Box]) -> Box:
     return int(left), int(top), int(right - left), int(bottom - top)
 
 
+def common(one: Box, other: Box) -> Box | None:
+    """What two rectangles share."""
+    left, top = max(one[0], other[0]), max(one[1], other[1])
+    right, bottom = min(one[0] + one[2], other[0] + other[2]), min(one[1] + one[3], other[1] + other[3])
+    return (left, top, right - left, bottom - top) if right > left and bottom > top else None
+
+
 def moved_by(box: Box, right: int, down: int) -> Box:
     """The rectangle at another place."""
     return box[0] + right, box[1] + down, box[2], box[3]

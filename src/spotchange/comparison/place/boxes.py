@@ -22,7 +22,7 @@ REACH = 420  # pixels round the difference in which the whole of a box is looked
 SOLID = 0.55  # of its rectangle a box must fill; the rest may be text
 LARGEST = 0.5  # of the window: what covers more is the ground
 SAME_EDGE = 2  # pixels
-SMALLEST_CHANGE = 3  # pixels
+SMALLEST_CHANGE = 2  # pixels
 SMALLEST = 14  # pixels of a side
 TALLEST_BUTTON = 64
 FILL, FILL_AMONG_OTHERS = 0.08, 0.02  # of the difference that a box's colour covers at least
@@ -45,8 +45,10 @@ def describe_box(
             continue
         if alone and not _within(old, around([first, moved_by(second, 0, -down)])):
             continue
+        if not _edges_differ(around([old, moved_by(new, 0, -down)]), first, moved_by(second, 0, -down)):
+            continue
         cause = describe_parts(_interiors(before, after, first, second, colour), size)
-        if cause and cause[0].kind in _CAUSES:
+        if cause and cause[0].kind in _CAUSES and not (cause[0].kind == "text" and _flows_anew(first, second)):
             if max(first[3], second[3]) <= TALLEST_BUTTON and cause[0].kind in ("text", "restyled", "resized"):
                 # A button is as wide as what it says: both are one change.
                 return [replace(cause[0], boxes_before=(first,), boxes_after=(second,)), *cause[1:]]
@@ -64,9 +66,24 @@ def describe_box(
     return []
 
 
+def _flows_anew(old: Box, new: Box) -> bool:
+    """Whether text inside a box is broken into other lines because the box has another width, not the reverse."""
+    return max(old[3], new[3]) > TALLEST_BUTTON and abs(old[2] - new[2]) > SAME_EDGE
+
+
 def _within(box: Box, outer: Box) -> bool:
     x, y, width, height = outer[0] - EDGE, outer[1] - EDGE, outer[2] + 2 * EDGE, outer[3] + 2 * EDGE
     return box[0] >= x and box[1] >= y and box[0] + box[2] <= x + width and box[1] + box[3] <= y + height
+
+
+def _edges_differ(difference: Box, old: Box, new: Box) -> bool:
+    """Whether every edge that moved lies within the difference: letters that part a fill do not resize its box."""
+    for axis in (0, 1):
+        start, end = difference[axis] - EDGE, difference[axis] + difference[axis + 2] + EDGE
+        for edges in ((old[axis], new[axis]), (old[axis] + old[axis + 2], new[axis] + new[axis + 2])):
+            if abs(edges[0] - edges[1]) > SAME_EDGE and not (start <= min(edges) and max(edges) <= end):
+                return False
+    return True
 
 
 def _interiors(before: Pixels, after: Pixels, old: Box, new: Box, colour: int) -> Patch:

@@ -13,6 +13,7 @@ from spotchange.results import Box
 
 BORDER = 2  # pixels
 MOSTLY = 0.72  # of a side, or of a rectangle, that differs
+A_THIRD, HALF = 0.33, 0.5  # of a rectangle, and of its outline, that must differ where another may lie over it
 CROSSED = 0.12  # of a rectangle's outline, where something lies under it
 SEEN, UNSEEN = 0.9, 0.45  # of an outline that is an edge
 
@@ -50,11 +51,15 @@ def describe_covered(patch: Patch, size: tuple[int, int]) -> Finding | None:
     x, y = patch.rim[:2]
     if min(width, height) < 8 or patch.box_before[2:] != patch.box_after[2:]:
         return None
-    if np.count_nonzero(patch.mask[y : y + height, x : x + width]) < MOSTLY * width * height:
+    if np.count_nonzero(patch.mask[y : y + height, x : x + width]) < A_THIRD * width * height:
         return None
-    seen = [_outline_share(words, (x, y, width, height)) for words in patch.words]
-    if min(seen) > UNSEEN or max(seen) < SEEN or _ring_share(patch, (x, y, width, height)) < CROSSED:
+    # Only where the outline differs it tells: another box may lie over a corner of this one.
+    outline = _outline(patch.mask, (x, y, width, height))
+    if outline.mean() < HALF or _ring_share(patch, (x, y, width, height)) < CROSSED:
         return None  # on flat ground nothing shows what lay above
+    seen = [float(_edges(words, (x, y, width, height))[outline].mean()) for words in patch.words]
+    if min(seen) > UNSEEN or max(seen) < SEEN:
+        return None
     box, gone = patch.box_before, seen[0] > seen[1]
     inner = patch.words[0 if gone else 1][y : y + height, x : x + width]
     what = f"{with_article(name_of(unpack(most_common(inner)[0])))} box"
@@ -81,16 +86,23 @@ def _ring_share(patch: Patch, box: Box) -> float:
     return 1.0 - most_common(np.concatenate(ring))[1]
 
 
-def _outline_share(words: npt.NDArray[np.uint32], box: Box) -> float:
-    """How much of a rectangle's outline is an edge: pixels just inside that differ from those just outside."""
+def _outline(mask: Mask, box: Box) -> npt.NDArray[np.bool_]:
+    """Which pixels of a rectangle's outline are set: left, right, top and bottom, one after the other."""
     x, y, width, height = box
-    if x < 1 or y < 1 or x + width >= words.shape[1] or y + height >= words.shape[0]:
-        return 0.0
     rows, columns = slice(y, y + height), slice(x, x + width)
+    return np.concatenate([mask[rows, x], mask[rows, x + width - 1], mask[y, columns], mask[y + height - 1, columns]])
+
+
+def _edges(words: npt.NDArray[np.uint32], box: Box) -> npt.NDArray[np.bool_]:
+    """Where a rectangle's outline is an edge: pixels just inside that differ from those just outside."""
+    x, y, width, height = box
+    rows, columns = slice(y, y + height), slice(x, x + width)
+    if x < 1 or y < 1 or x + width >= words.shape[1] or y + height >= words.shape[0]:
+        return np.zeros(2 * (width + height), bool)
     sides = (
         words[rows, x] != words[rows, x - 1],
         words[rows, x + width - 1] != words[rows, x + width],
         words[y, columns] != words[y - 1, columns],
         words[y + height - 1, columns] != words[y + height, columns],
     )
-    return float(np.concatenate(sides).mean())
+    return np.concatenate(sides)

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from spotchange.comparison.layout.positions import distance, place
 from spotchange.comparison.layout.regions import around, bounds, moved_by
 from spotchange.comparison.place.colours import unpack
+from spotchange.comparison.place.lines import changed_span
 from spotchange.comparison.place.patches import Patch, patch_at
 from spotchange.comparison.place.textlike import Word, changed_words, looks_like_text, shapes_of, words_of
 from spotchange.comparison.result import Finding
@@ -24,7 +25,11 @@ from spotchange.results import Box
 
 LONGEST_LINE = 600  # pixels to either side that are looked at for the rest of the line
 PART_GAP = 0.75  # of the line's height: what parts two pieces of text, and no two words
+LONGEST_LABEL = 40  # heights of a line: about sixty letters; longer lines are running text
+SAME_INK = 90  # levels over three channels; thin letters never reach their full colour
 ALIKE = 0.6  # correlation of two words that are the same in another style
+SAME_COLUMN, A_FEW_LETTERS = 0.1, 0.4  # coverage; of the columns of a word
+WIDEST_BOLD = 1.14
 MOST_PARTS = 400
 
 Style = tuple[str, str, list[tuple[Word, Word]]]  # the kind, how it became, and the words
@@ -96,9 +101,17 @@ def _parts(patch: Patch) -> Parts | None:
     if not before or not after or max(len(before), len(after)) > MOST_PARTS:
         return None
     old, new = changed_words(before, after)
+    span = changed_span(before, after) if text and old and new else None
+    if span is not None and _ink(span[0]) + _ink(span[1]) < _ink(old) + _ink(new):
+        old, new = span
     if not text and len(old) == len(before) and len(new) == len(after):
         return None  # nothing is the same: the place as a whole tells as much
     return Parts(before, after, old, new, text)
+
+
+def _ink(words: Sequence[Word]) -> int:
+    """Columns that words cover."""
+    return sum(word.box[2] for word in words)
 
 
 def _only_moved(patch: Patch, parts: Parts, size: tuple[int, int]) -> Finding | None:
@@ -181,16 +194,20 @@ def _changed_shapes(patch: Patch, parts: Parts, size: tuple[int, int]) -> list[F
 
 
 def _with_tail(changed: Sequence[Word], words: Sequence[Word], patch: Patch, side: int) -> tuple[Box, ...]:
-    """The changed words and those after them in the same piece, as far as the pictures differ there."""
+    """The changed words and those after them in the same label, as far as the pictures differ there.
+
+    In running text, what follows a changed word moves by a fraction of a pixel that nobody sees.
+    """
     if not changed:
         return ()
     boxes = [word.box for word in changed]
     last = max(changed, key=lambda word: (word.line, word.box[0]))
     end = last.box[0] + last.box[2]
-    for word in words:
+    line = around(word.box for word in words if word.line == last.line)
+    for word in words if line[2] <= LONGEST_LABEL * line[3] else ():
         if word.line == last.line and word.box[0] >= end:
-            if word.box[0] - end > PART_GAP * max(8, last.box[3]):
-                break
+            if word.box[0] - end > PART_GAP * max(8, last.box[3]) or not _same_ink(word, last, patch, side):
+                break  # another piece, or a link or a name in another colour
             boxes.append(word.box)
             end = word.box[0] + word.box[2]
     outer = patch.box_before if side == 0 else patch.box_after
@@ -199,6 +216,23 @@ def _with_tail(changed: Sequence[Word], words: Sequence[Word], patch: Patch, sid
     left, top = max(0, x - right - 2), max(0, y - down - 2)
     box = bounds(patch.mask[top : y - down + height + 2, left : x - right + width + 2])
     return (moved_by(box, left + right, top + down),) if box else ((x, y, width, height),)
+
+
+def _same_ink(one: Word, other: Word, patch: Patch, side: int) -> bool:
+    """Whether two words of a cut are written in one colour."""
+    first, second = (_ink_colour(word, patch, side) for word in (one, other))
+    return bool(np.abs(first - second).sum() <= SAME_INK)
+
+
+def _ink_colour(word: Word, patch: Patch, side: int) -> npt.NDArray[np.int16]:
+    """The colour furthest from the ground: letters fade into it at their edges."""
+    assert patch.ground is not None
+    outer = patch.box_before if side == 0 else patch.box_after
+    x, y, width, height = moved_by(word.box, patch.rim[0] - outer[0], patch.rim[1] - outer[1])
+    pixels = (patch.before, patch.after)[side][y : y + height, x : x + width].reshape(-1, 3).astype(np.int16)
+    strength = np.abs(pixels - np.array(unpack(patch.ground), np.int16)).sum(axis=1)
+    colour: npt.NDArray[np.int16] = pixels[int(strength.argmax())]
+    return colour
 
 
 def _same_in_another_style(old: Sequence[Word], new: Sequence[Word]) -> tuple[str, str, list[tuple[Word, Word]]] | None:
@@ -211,16 +245,32 @@ def _same_in_another_style(old: Sequence[Word], new: Sequence[Word]) -> tuple[st
         if _likeness(one, other) < ALIKE:
             continue
         alike += 1
-        height = other.coverage.shape[0] / one.coverage.shape[0]
+        height, width = (new / old for old, new in zip(one.coverage.shape, other.coverage.shape, strict=True))
         mass = float(other.coverage.mean() / max(1e-6, one.coverage.mean()))
-        if abs(height - 1) > 0.08:
-            ways.setdefault(("resized", "larger" if height > 1 else "smaller"), []).append((one, other))
-        elif not 0.93 <= mass <= 1.08:
+        if (abs(height - 1) > 0.08 and (height - 1) * (width - 1) >= 0) or rescaled(width, height):
+            ways.setdefault(("resized", "larger" if width * height > 1 else "smaller"), []).append((one, other))
+        elif not 0.93 <= mass <= 1.08 and not _one_letter_differs(one, other):
             ways.setdefault(("restyled", "bolder" if mass > 1 else "lighter in weight"), []).append((one, other))
     if not ways or alike < 0.8 * len(old):
         return None
     (kind, how), pairs = max(ways.items(), key=lambda item: sum(word.box[2] for word, _ in item[1]))
     return kind, how, pairs
+
+
+def rescaled(wider: float, taller: float) -> bool:
+    """Whether letters as wide as this are of another size: another weight makes them wider by a tenth at most.
+
+    The height says less: it is a few pixels, and letters of one size are as tall with every other rounding.
+    """
+    return not 1 / WIDEST_BOLD < wider < WIDEST_BOLD and (wider - 1) * (taller - 1) > -0.01
+
+
+def _one_letter_differs(one: Word, other: Word) -> bool:
+    """Whether most columns of two words are the same: another style shows in all of its letters."""
+    if one.coverage.shape != other.coverage.shape:
+        return False
+    differs = np.abs(one.coverage - other.coverage).max(axis=0) > SAME_COLUMN
+    return bool(differs.mean() < A_FEW_LETTERS)
 
 
 def _likeness(one: Word, other: Word) -> float:

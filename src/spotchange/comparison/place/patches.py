@@ -9,8 +9,10 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
+from spotchange.comparison.layout.positions import with_article
 from spotchange.comparison.layout.regions import bounds, cut
-from spotchange.comparison.place.colours import Colour, most_common, pack, unpack
+from spotchange.comparison.place.colours import Colour, most_common, name_of, pack, unpack
+from spotchange.comparison.place.textlike import looks_like_text
 from spotchange.comparison.result import Mask
 from spotchange.results import Box
 
@@ -160,6 +162,44 @@ def patch_at(before: npt.NDArray[np.uint8], after: npt.NDArray[np.uint8], box: B
         after=cut(after, (wide[0], wide[1] + offset, wide[2], wide[3])),  # type: ignore[arg-type]
         rim=(left, top, width, height),
     )
+
+
+def shifted(mask: Mask, right: int, down: int) -> Mask:
+    """The mask displaced within its own frame; what comes in from outside is not set."""
+    height, width = mask.shape
+    result = np.zeros(mask.shape, bool)
+    rows_to, columns_to = _overlapping(height, -down), _overlapping(width, -right)
+    result[rows_to, columns_to] = mask[_overlapping(height, down), _overlapping(width, right)]
+    return result
+
+
+def thing(patch: Patch, side: int) -> str:
+    """What a cut shows, as far as pixels tell: text, a red shape, a picture."""
+    ink = patch.inks[side] & patch.mask
+    if not ink.any():
+        return "something"
+    if looks_like_text(ink):
+        return "text"
+    box = bounds(ink)
+    assert box is not None
+    inner = patch.words[side][box[1] : box[1] + box[3], box[0] : box[0] + box[2]]
+    colours = len(np.unique(inner))
+    if colours > 0.2 * inner.size and inner.size > 400:
+        return "a picture"
+    name = name_of(main_colour(patch.words[side], ink, patch.ground))
+    if min(box[2], box[3]) <= 4:
+        return f"{with_article(name)} line"
+    solid = np.count_nonzero(ink) / (box[2] * box[3])
+    return f"{with_article(name)} {'box' if solid > 0.85 else 'shape'}"
+
+
+def outside(box: Box, patch: Patch, side: int) -> Box:
+    """A rectangle of the cut as one of the picture, kept within the difference."""
+    outer = patch.box_before if side == 0 else patch.box_after
+    x, y = box[0] - patch.rim[0], box[1] - patch.rim[1]
+    left, top = max(0, x), max(0, y)
+    right, bottom = min(outer[2], x + box[2]), min(outer[3], y + box[3])
+    return outer[0] + left, outer[1] + top, max(1, right - left), max(1, bottom - top)
 
 
 def main_colour(words: npt.NDArray[np.uint32], ink: Mask, ground: int | None) -> Colour:

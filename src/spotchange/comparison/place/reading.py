@@ -6,6 +6,7 @@ import importlib.util
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from difflib import SequenceMatcher
 from functools import cache
 from typing import Any
 
@@ -15,7 +16,7 @@ import numpy.typing as npt
 
 from spotchange.comparison.layout.regions import around
 from spotchange.comparison.place.colours import most_common, pack
-from spotchange.comparison.place.parts import whole_lines
+from spotchange.comparison.place.parts import rescaled, whole_lines
 from spotchange.comparison.place.patches import patch_at
 from spotchange.comparison.place.textlike import text_lines
 from spotchange.comparison.result import Finding
@@ -33,6 +34,9 @@ BUTTON_HEIGHTS, WIDEST_BUTTON = (18, 64), 320
 PAD = 4
 # What a sentence about something that came, went or moved begins with.
 _SUBJECT = re.compile(r"^(text|something|an? [a-z ]*?(part|block|row|box|shape|line|picture))(?= )")
+
+# What stands before an item of a list, as the reader takes it.
+_BULLET = re.compile(r"^[•·。．●▪■◦○]\s*(?=\w)")
 
 
 def can_read() -> bool:
@@ -67,6 +71,7 @@ def _read_change(finding: Finding, before: Pixels, after: Pixels) -> Finding:
     )
     if not old or not new:
         return finding
+    old, new = evenly_spaced(old, new)
     read = replace(finding, text_before=old, text_after=new)
     said, says = changed_words(old, new)
     tail = finding.sentence[finding.sentence.index(";") :] if ";" in finding.sentence else ""
@@ -89,8 +94,8 @@ def _same_text(finding: Finding, text: str, tail: str) -> Finding:
     old, new = around(finding.boxes_before), around(finding.boxes_after)
     wider, taller = new[2] - old[2], new[3] - old[3]
     both = wider * taller > 0 and min(abs(wider), abs(taller)) >= 2  # another weight is wider alone
-    if abs(taller) > 0.1 * old[3] or both:
-        larger = "larger" if taller > 0 else "smaller"
+    if (abs(taller) > 0.1 * old[3] and wider * taller >= 0) or both or rescaled(new[2] / old[2], new[3] / old[3]):
+        larger = "larger" if taller + wider > 0 else "smaller"
         return replace(finding, kind="resized", sentence=f"the text {quoted(text)} became {larger}{tail}")
     return replace(finding, kind="restyled", sentence=f"the text {quoted(text)} looks different{tail}")
 
@@ -133,6 +138,24 @@ def changed_words(before: str, after: str) -> tuple[str, str]:
     return " ".join(old), " ".join(new)
 
 
+def evenly_spaced(before: str, after: str) -> tuple[str, str]:
+    """Both texts with the spaces that the reader saw in one of them only made alike, and underlined underscores.
+
+    A gap is a space or none by a fraction of a pixel; beside punctuation there is none, between letters there is.
+    """
+    old, new = "", ""
+    for _, old_start, old_end, new_start, new_end in SequenceMatcher(None, before, after, False).get_opcodes():
+        one, other = before[old_start:old_end], after[new_start:new_end]
+        if {one, other} == {"_", " "}:
+            one = other = "_"
+        elif one.endswith(" ") != other.endswith(" ") and bool(one.strip()) == bool(other.strip()):
+            one, other = one.rstrip(), other.rstrip()
+            letters = (one or old)[-1:].isalnum() and (other or new)[-1:].isalnum() and before[old_end:][:1].isalnum()
+            one, other = (one + " ", other + " ") if letters else (one, other)
+        old, new = old + one, new + other
+    return old, new
+
+
 def quoted(text: str) -> str:
     """In quotes, long ones cut."""
     return f"'{text if len(text) <= LONGEST_QUOTE else text[: LONGEST_QUOTE - 3] + '...'}'"
@@ -165,7 +188,7 @@ def read_box(box: Box, pixels: Pixels) -> str:
             continue
         line = pixels[max(0, y + top - PAD) : y + bottom + PAD, max(0, x - PAD) : x + width + PAD]
         read.append(_recognise(line))
-    return " ".join(part for part in read if part)
+    return _BULLET.sub("", " ".join(part for part in read if part))
 
 
 def _recognise(line: Pixels) -> str:

@@ -16,9 +16,10 @@ from spotchange.comparison.result import Mask
 from spotchange.results import Box
 
 LARGEST_STROKE = 11.0  # pixels; longer runs of ink are shapes, not letters
+DENSEST = 0.75  # of the rectangle round bold letters
 TALLEST_LINE = 90
 SAME_WORD = 0.14  # of the ink; fractions of a pixel stay below, another letter does not
-WORD_GAP = 0.2  # of the line's height, and at least three pixels: what parts two words
+WORD_GAP, NARROWEST_GAP = 0.17, 3  # of the line's height, and pixels: what parts two words
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +30,7 @@ class Word:
     coverage: npt.NDArray[np.float32]  # (height, width) in [0, 1]
     key: int
     line: int
+    strength: float  # of its darkest ink against the ground: levels over three channels
 
 
 def looks_like_text(ink: Mask) -> bool:
@@ -39,7 +41,7 @@ def looks_like_text(ink: Mask) -> bool:
     x, y, width, height = box
     inner = ink[y : y + height, x : x + width]
     share = float(inner.mean())
-    if height < 5 or width < 3 or share > 0.7 or share < 0.03:
+    if height < 5 or width < 3 or share > DENSEST or share < 0.03:
         return False
     starts = int(np.count_nonzero(inner[:, 1:] & ~inner[:, :-1])) + int(np.count_nonzero(inner[:, 0]))
     stroke = int(np.count_nonzero(inner)) / max(1, starts)
@@ -72,7 +74,7 @@ def words_of(pixels: npt.NDArray[np.uint8], ink: Mask, ground: Colour) -> list[W
     found = []
     for number, (top, bottom) in enumerate(text_lines(ink)):
         columns = np.flatnonzero(ink[top:bottom].any(axis=0))
-        gap = max(3.0, WORD_GAP * (bottom - top))
+        gap = max(NARROWEST_GAP, WORD_GAP * (bottom - top))
         breaks = np.flatnonzero(np.diff(columns) - 1 >= gap)
         lefts = [int(columns[0]), *(int(columns[n + 1]) for n in breaks)]
         rights = [*(int(columns[n]) + 1 for n in breaks), int(columns[-1]) + 1]
@@ -81,7 +83,9 @@ def words_of(pixels: npt.NDArray[np.uint8], ink: Mask, ground: Colour) -> list[W
             first, last = top + int(inner.argmax()), bottom - int(inner[::-1].argmax())
             shape = strength[first:last, left:right]
             key = hash((shape.shape, pixels[first:last, left:right].tobytes()))
-            found.append(Word((left, first, right - left, last - first), shape / max(1.0, shape.max()), key, number))
+            box = (left, first, right - left, last - first)
+            strongest = max(1.0, float(shape.max()))
+            found.append(Word(box, shape / strongest, key, number, strongest))
     return found
 
 
@@ -92,7 +96,8 @@ def shapes_of(pixels: npt.NDArray[np.uint8], ink: Mask, ground: Colour) -> list[
     for left, top, width, height in groups(ink, across=6, down=4):
         shape = strength[top : top + height, left : left + width]
         key = hash((shape.shape, pixels[top : top + height, left : left + width].tobytes()))
-        found.append(Word((left, top, width, height), shape / max(1.0, shape.max()), key, top // 24))
+        strongest = max(1.0, float(shape.max()))
+        found.append(Word((left, top, width, height), shape / strongest, key, top // 24, strongest))
     return sorted(found, key=lambda word: (word.line, word.box[0]))
 
 
