@@ -155,11 +155,11 @@ def _connected(options: ClusterOptions) -> Iterator[None]:
     import ray
     import ray.data
 
+    if options.address is not None and options.address != "auto":
+        _check_address(options.address)
     if ray.is_initialized():
         yield
         return
-    if options.address is not None and options.address != "auto":
-        _check_address(options.address)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
