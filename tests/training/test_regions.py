@@ -41,7 +41,9 @@ def test_blocks_of_a_kind_are_compiled_once(objective: CaptionObjective, make_ba
     assert set(objective.state_dict()) == names
 
 
-def test_ranking_beside_captions_adds_one_region_then_none(tiny_settings: ModelSettings, make_batch) -> None:
+def test_ranking_beside_captions_adds_one_region_and_later_batches_none(
+    tiny_settings: ModelSettings, make_batch
+) -> None:
     """As `small/wide` trains: every further shape would cost a compilation in the middle of a run."""
     torch.compiler.reset()
     torch.manual_seed(0)
