@@ -172,7 +172,7 @@ def _describe_frame(scene: Scene, frame: Frame, verdict: Verdict, *, pushed: boo
         if any(common(box, each) == box for each in explained):
             continue  # words that the change of their line pushed aside
         patch = patch_at(scene.before, scene.after, box, frame.offset)
-        if pushed and frame.offset and (patch.slight or not _differs(verdict, patch.box_after)):
+        if pushed and frame.offset and (patch.slight or patch.repainted or not _differs(verdict, patch.box_after)):
             continue  # painted again at another fraction of a pixel, or not pushed with the rest
         found, told = _describe_patch(scene, patch)
         explained.append(told)
