@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 from drawn_pages import FONT, INK, LINES, page, with_box
-from PIL import Image, ImageDraw
+from PIL import Image, ImageDraw, ImageFont
 
 from spotchange.comparison import Comparison, ComparisonOptions, compare
+from spotchange.comparison.place.patches import Patch
 
 UNREAD = ComparisonOptions(read_text=False)
 PILE = {"back": (150, 60, 200, 120), "middle": (190, 90, 200, 120), "front": (230, 120, 200, 120)}
@@ -90,6 +91,29 @@ def test_a_pixel_that_nobody_sees_is_not_told_beside_a_change() -> None:
     alone = page()
     alone.putpixel((5, 5), (254, 254, 254))
     assert told(before, alone).findings, "alone it is all there is to tell"
+
+
+def test_a_border_inside_a_box_resizes_nothing() -> None:
+    plain = with_box(page(), (320, 120, 130, 40), (30, 90, 210))
+    bordered = plain.copy()
+    ImageDraw.Draw(bordered).rectangle((320, 120, 449, 159), outline=(225, 225, 225))
+    assert [finding.kind for finding in told(plain, bordered).findings] == ["recoloured"]
+
+
+def test_shapes_at_another_fraction_of_a_pixel_are_the_same_shapes() -> None:
+    def patch(one: str, other: str, down: float) -> Patch:
+        """Words drawn at four times the size and brought down, the second displaced by a quarter."""
+        cuts = []
+        for text, offset in ((one, 0.0), (other, down)):
+            large = Image.new("L", (960, 240), 255)
+            ImageDraw.Draw(large).text((40, 40 + 4 * offset), text, fill=0, font=ImageFont.load_default(size=150))
+            cuts.append(np.asarray(large.resize((240, 60), Image.Resampling.BOX).convert("RGB")))
+        return Patch(
+            box_before=(0, 0, 240, 60), box_after=(0, 0, 240, 60), before=cuts[0], after=cuts[1], rim=(0, 0, 240, 60)
+        )
+
+    assert patch("Total 1", "Total 1", 0.25).repainted
+    assert not patch("Total 1", "Total 7", 0.25).repainted
 
 
 def test_text_that_flows_anew_in_a_wider_box_does_not_hide_the_box() -> None:

@@ -36,6 +36,18 @@ def test_a_button_is_called_by_what_it_says() -> None:
     assert compare(with_button(), page()).summary == "the button 'Sign up' on the right disappeared"
 
 
+def test_a_button_whose_label_makes_it_wider_is_read() -> None:
+    pytest.importorskip("rapidocr")
+    pictures = []
+    for label, width in (("Add to cart", 104), ("Add to chart", 112)):
+        picture = page(640, 320)
+        pen = ImageDraw.Draw(picture)
+        pen.rounded_rectangle((420, 120, 420 + width, 160), 6, fill=(180, 130, 10))
+        pen.text((432, 131), label, fill=(255, 255, 255), font=FONT)
+        pictures.append(picture)
+    assert compare(*pictures).summary == "the text 'cart' changed to 'chart'"
+
+
 def test_without_the_extra_text_is_named_and_unread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "can_read", lambda: False)
     result = compare(priced("$19.99"), priced("$24.99"))

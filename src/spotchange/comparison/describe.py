@@ -14,7 +14,7 @@ from spotchange.comparison.layout.gaps import ROUNDING, describe_across, describ
 from spotchange.comparison.layout.grouping import joined_findings, ordered
 from spotchange.comparison.layout.positions import place
 from spotchange.comparison.layout.rearranged import rearranged
-from spotchange.comparison.layout.regions import Frame, around, bounds, common, cut, groups, lines_joined
+from spotchange.comparison.layout.regions import Frame, around, bounds, common, cut, groups, lines_joined, moved_by
 from spotchange.comparison.layout.rows import align
 from spotchange.comparison.options import ComparisonOptions
 from spotchange.comparison.picture import Picture
@@ -76,15 +76,16 @@ def describe(before: Picture, after: Picture, verdict: Verdict, options: Compari
 
 def _within_difference(finding: Finding, verdict: Verdict) -> Finding:
     """The finding with its rectangles cut to where the pictures differ inside them."""
-    inside = np.zeros(verdict.differing.shape, bool)
-    for x, y, width, height in (*finding.boxes_before, *finding.boxes_after):
-        part = (slice(max(0, y), y + height), slice(max(0, x), x + width))
-        inside[part] = verdict.differing[part]
-    limits = bounds(inside)
-    if limits is None:
+    limits: list[Box] = []
+    for box in (*finding.boxes_before, *finding.boxes_after):
+        differing = bounds(cut(verdict.differing, box))  # type: ignore[arg-type]
+        if differing is not None:
+            limits.append(moved_by(differing, max(0, box[0]), max(0, box[1])))
+    if not limits:
         return finding
+    outer = around(limits)
     befores, afters = (
-        tuple(common(box, limits) or box for box in boxes) for boxes in (finding.boxes_before, finding.boxes_after)
+        tuple(common(box, outer) or box for box in boxes) for boxes in (finding.boxes_before, finding.boxes_after)
     )
     return replace(finding, boxes_before=befores, boxes_after=afters)
 
@@ -172,7 +173,7 @@ def _describe_frame(scene: Scene, frame: Frame, verdict: Verdict, *, pushed: boo
         if any(common(box, each) == box for each in explained):
             continue  # words that the change of their line pushed aside
         patch = patch_at(scene.before, scene.after, box, frame.offset)
-        if pushed and frame.offset and (patch.slight or not _differs(verdict, patch.box_after)):
+        if pushed and frame.offset and (patch.slight or patch.repainted or not _differs(verdict, patch.box_after)):
             continue  # painted again at another fraction of a pixel, or not pushed with the rest
         found, told = _describe_patch(scene, patch)
         explained.append(told)

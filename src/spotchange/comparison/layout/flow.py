@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from spotchange.comparison.layout.positions import place
 from spotchange.comparison.layout.regions import around, groups
-from spotchange.comparison.place.patches import Patch, patch_at
+from spotchange.comparison.place.patches import ROUGH, Patch, patch_at
 from spotchange.comparison.result import Finding, Mask
 from spotchange.results import Box
 
@@ -25,7 +25,6 @@ EXPLAINED = 0.82  # of the changed ink by displacements
 ONE_SIDED = 0.08  # more of the ink unexplained on one side: that side has an item more
 STEPS = 3  # displacements at most: along a row, to the next row, and a rounding
 WORTH = 0.05  # of the ink that a displacement must explain
-ROUGH = 24  # levels by which letters at another fraction of a pixel may differ from their neighbourhood
 IN_ONE_PLACE = 0.3  # of what remains: the item itself
 FEWEST, MOST = 2, 60  # places
 MOST_CANDIDATES = 8

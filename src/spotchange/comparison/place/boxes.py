@@ -145,8 +145,9 @@ def _resized(old: Box, new: Box) -> bool:
     """Another extent with at least one edge of each direction kept, or the middle kept."""
     if max(abs(old[2] - new[2]), abs(old[3] - new[3])) < SMALLEST_CHANGE:
         return False
-    kept = []
+    kept, bordered = [], []
     for axis in (0, 1):
         start, end = new[axis] - old[axis], new[axis] + new[axis + 2] - old[axis] - old[axis + 2]
         kept.append(min(abs(start), abs(end), abs(start + end)) <= SAME_EDGE)
-    return all(kept)
+        bordered.append(start == -end and abs(start) <= SAME_EDGE)  # a border came inside, on all sides
+    return all(kept) and not all(bordered)

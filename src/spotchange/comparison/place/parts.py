@@ -253,8 +253,9 @@ def _same_in_another_style(old: Sequence[Word], new: Sequence[Word]) -> tuple[st
             ways.setdefault(("restyled", "bolder" if mass > 1 else "lighter in weight"), []).append((one, other))
     if not ways or alike < 0.8 * len(old):
         return None
-    (kind, how), pairs = max(ways.items(), key=lambda item: sum(word.box[2] for word, _ in item[1]))
-    return kind, how, pairs
+    kind, how = max(ways, key=lambda way: sum(word.box[2] for word, _ in ways[way]))
+    # One style for all of them: a word whose measures round the other way changed with the rest.
+    return kind, how, [pair for pairs in ways.values() for pair in pairs]
 
 
 def rescaled(wider: float, taller: float) -> bool:

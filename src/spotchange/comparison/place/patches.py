@@ -18,6 +18,7 @@ from spotchange.results import Box
 
 MARGIN = 3  # pixels round the difference, to see the ground it lies on
 SAMPLED = 60_000  # pixels that are enough to judge colours
+ROUGH = 24  # levels by which letters at another fraction of a pixel may differ from their neighbourhood
 ONE_INK = 0.9  # of the colours' energy along one line
 FLAT_SHARE = 0.55  # of the rim that must have one colour to call it the ground
 
@@ -70,6 +71,17 @@ class Patch:
         thin = not cv2.erode(self.mask.view(np.uint8), np.ones((3, 3), np.uint8)).any()
         line = min(self.box_before[2:]) <= 4
         return bool(levels.max(initial=0) <= 24 or line or (thin and self.pixels <= 40))
+
+    @cached_property
+    def repainted(self) -> bool:
+        """Whether both sides show the same shapes at another fraction of a pixel: each pixel is like its neighbours."""
+        near = np.ones((3, 3), np.uint8)
+        for one, other in ((self.before, self.after), (self.after, self.before)):
+            low = cv2.erode(other, near).astype(np.int16) - ROUGH
+            high = cv2.dilate(other, near).astype(np.int16) + ROUGH
+            if ((one < low) | (one > high)).any():
+                return False
+        return True
 
     @cached_property
     def one_ink(self) -> bool:

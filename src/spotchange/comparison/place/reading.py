@@ -31,6 +31,7 @@ LINE_HEIGHTS = (5, 90)
 SUREST = 0.85  # of the recogniser's own score, below which a line counts as unread: made-up words have 0.5 to 0.7
 LONGEST_QUOTE = 60
 BUTTON_HEIGHTS, WIDEST_BUTTON = (18, 64), 320
+FILLED, ROUND = 0.5, 4  # of a button in its own colour; pixels of its corners
 PAD = 4
 # What a sentence about something that came, went or moved begins with.
 _SUBJECT = re.compile(r"^(text|something|an? [a-z ]*?(part|block|row|box|shape|line|picture))(?= )")
@@ -162,7 +163,11 @@ def quoted(text: str) -> str:
 
 
 def _read_piece(box: Box, pixels: Pixels) -> str:
-    """The text of the words a difference lies in, to the ends of their piece of line."""
+    """The text of the words a difference lies in, to the ends of their piece of line, or of the button it is."""
+    x, y, width, height = box
+    fill, share = most_common(pack(pixels[y : y + height, x : x + width]))
+    if share >= FILLED and min(width, height) >= BUTTON_HEIGHTS[0] and fill != patch_at(pixels, pixels, box).ground:
+        return read_box((x + ROUND, y + ROUND, width - 2 * ROUND, height - 2 * ROUND), pixels)
     patch = whole_lines(pixels, pixels, patch_at(pixels, pixels, box))
     x, y, width, height = patch.box_before
     if patch.ground is not None:
