@@ -1,7 +1,7 @@
 """A million, a hundred million, ten thousand million pairs: time, cost and what saturates first, from measured figures.
 
-python benchmarks/scale_simulation.py --measure 8 --times times.json   # CPU seconds of batches of 16 on this machine
-python benchmarks/scale_simulation.py --times times.json [--worker cpu|gpu]
+python benchmarks/scale_measurements.py --out measured.json
+python benchmarks/scale_simulation.py --measured measured.json [--worker cpu|gpu]
 
 Pieces of work are dealt to workers as the cluster does it. Each piece takes the sum of batch times drawn from those
 that were measured; some workers are slow, workers die now and then and lose their piece, and a new one has to start.
@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import heapq
 import json
-import time
 from pathlib import Path
 
 import numpy as np
@@ -22,32 +21,9 @@ PAIRS_A_PIECE, BATCH = 1024, 16  # cluster/work.py
 MOST_PIECES = 200_000  # simulated; the rest of a longer run is like them
 GPU_PAIRS_A_SECOND = 13_700.0  # measured: docs/experiments/rendering.md, decoding on one H200 in large batches
 DECODED_A_CORE_SECOND = 160.0  # measured: docs/experiments/metrics-data-serving.md, 325 pairs/s on two cores
-BYTES_A_PAIR = 2 * 35_000  # measured: the same, 480x320 JPEG
 STORE_REQUESTS_A_SECOND = 5_500.0  # published by S3 for one prefix, not measured
 START_SECONDS = 30.0  # of a worker: process, imports, model
 CORES_BESIDE_A_GPU = 16
-
-
-def measured_batches(count: int) -> list[float]:
-    """CPU seconds of batches of the shipped model at one thread, pictures of 480x320."""
-    from PIL import Image, ImageDraw
-
-    from spotchange.answering import load
-
-    captioner = load(threads=1)
-    pairs = []
-    for number in range(BATCH):
-        sides = [Image.new("RGB", (480, 320), "gray") for _ in range(2)]
-        for picture, left in zip(sides, (40, 40 + 9 * number), strict=True):
-            ImageDraw.Draw(picture).rectangle((left, 60, left + 90, 160), fill="red")
-        pairs.append((sides[0], sides[1]))
-    list(captioner.answer_many(pairs[:2]))
-    times = []
-    for _ in range(count):
-        began = time.process_time()
-        list(captioner.answer_many(pairs, batch_size=BATCH))
-        times.append(time.process_time() - began)
-    return times
 
 
 def simulate(
@@ -78,8 +54,7 @@ def simulate(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--measure", type=int, help="measure so many batches and write --times")
-    parser.add_argument("--times", type=Path, required=True)
+    parser.add_argument("--measured", type=Path, required=True, help="what scale_measurements.py wrote")
     parser.add_argument("--worker", choices=("cpu", "gpu"), default="cpu")
     parser.add_argument("--slow", type=float, default=0.05, help="share of slow workers")
     parser.add_argument("--slower", type=float, default=3.0, help="how many times longer they take")
@@ -87,19 +62,18 @@ def main() -> None:
     parser.add_argument("--core-hour", type=float, default=0.04, help="price, assumed")
     parser.add_argument("--gpu-hour", type=float, default=4.0, help="price, assumed, with its cores")
     parser.add_argument("--get-per-million", type=float, default=0.4, help="price of requests, assumed")
-    parser.add_argument("--driver-pairs", type=float, default=0.0, help="pairs a second one driver takes, measured")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
-    if given.measure:
-        given.times.write_text(json.dumps(measured_batches(given.measure)))
-    times = np.array(json.loads(given.times.read_text()))
+    measured = json.loads(given.measured.read_text())
+    times, a_pair = np.array(measured["batch_seconds"]), measured["requests_a_pair"]
     if given.worker == "gpu":
         # A GPU computes faster than the cores beside it decode: pictures set the pace.
         pace = min(GPU_PAIRS_A_SECOND, DECODED_A_CORE_SECOND * CORES_BESIDE_A_GPU)
         times = times / times.mean() * BATCH / pace
     rate, price = BATCH / times.mean(), given.gpu_hour if given.worker == "gpu" else given.core_hour
     print(f"one {given.worker} worker: {rate:.2f} pairs/s, batches {times.min():.3f} to {times.max():.3f} s")
-    print("| pairs | workers | hours | busy | cost | store GB/s | requests/s, files (tar) | drivers |")
+    print(f"of {len(times)} batches; {', '.join(f'{k} {v:,.1f}' for k, v in measured.items() if k != 'batch_seconds')}")
+    print("| pairs | workers | hours | busy | cost | store GB/s | requests/s, a file an image (tar) | writers |")
     print("|---|---|---|---|---|---|---|---|")
     for pairs, counts in ((10**6, (16, 64)), (10**8, (256, 1024)), (10**10, (1024, 4096))):
         pieces = -(-pairs // PAIRS_A_PIECE)
@@ -116,14 +90,13 @@ def main() -> None:
             )
             hours *= pieces / part
             flow = pairs / (3600 * hours)
-            cost = hours * workers * price + 2 * pairs / 10**6 * given.get_per_million
-            drivers = f"{flow / given.driver_pairs:.1f}" if given.driver_pairs else "-"
-            requests = f"{2 * flow:,.0f} ({2 * flow / PAIRS_A_PIECE:,.0f})" + " !" * int(
-                2 * flow > STORE_REQUESTS_A_SECOND
-            )
+            asked = a_pair * flow
+            cost = hours * workers * price + a_pair * pairs / 10**6 * given.get_per_million
+            requests = f"{asked:,.0f} ({2 * flow / PAIRS_A_PIECE:,.0f})" + " !" * int(asked > STORE_REQUESTS_A_SECOND)
             print(
                 f"| {pairs:.0e} | {workers:,} | {hours:,.1f} | {100 * busy:.0f} % | {cost:,.0f} "
-                f"| {flow * BYTES_A_PAIR / 10**9:.2f} | {requests} | {drivers} |"
+                f"| {flow * measured['bytes_a_pair'] / 10**9:.2f} | {requests} "
+                f"| {flow / measured['writer_rows_a_second']:.2f} |"
             )
 
 

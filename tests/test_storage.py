@@ -13,16 +13,19 @@ from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
+import numpy as np
 import pytest
 from PIL import Image, ImageDraw
 from typer.testing import CliRunner, Result
 
 from spotchange.cli.main import app
 from spotchange.data import read_rows
+from spotchange.data.caches.feature_writing import FeatureWriter
+from spotchange.data.caches.features import FACTS, FEATURES, ROWS, FeatureFacts, FeatureRow, read_facts
 from spotchange.data.shards import read_shards, unpack_shards, write_shards
 from spotchange.errors import InputError, MissingExtraError, SpotchangeError
 from spotchange.files import fetched_folder, write_bytes
-from spotchange.storage import StorePath, as_place, beside
+from spotchange.storage import StorePath, as_place, beside, outgoing_folder
 
 pytest.importorskip("s3fs", reason="the extra 's3' is not installed")
 pytest.importorskip("moto", reason="moto is not installed")
@@ -302,3 +305,32 @@ def test_data_sets_are_generated_into_a_bucket_and_gone_on_with(
         assert (far / name).read_bytes() == files[name].read_bytes(), name
     assert not (tmp_path / "kept").exists()
     assert "another seed" in str(run(*rest, 8, "--out", "s3://pictures/toy", "--seed", 3).exception)
+
+
+def test_features_go_to_a_bucket_when_they_are_whole(
+    bucket: Stumbling, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spotchange.storage.outgoing._kept_here", lambda out: tmp_path / "kept")
+    facts = FeatureFacts(task="pairs", backbone="x", image_size=(8, 8), grid=(1, 2), channels=3)
+    out = as_place("s3://pictures/features")
+    row = FeatureRow(before=0, after=0, captions=("a",))
+
+    def write(*, stops: bool) -> int:
+        with outgoing_folder(out, (FEATURES, ROWS, FACTS)) as outgoing:
+            writer = FeatureWriter(outgoing, facts, labels=("a", "b"))
+            begun = writer.parts
+            for label in ("a", "b")[begun:]:
+                writer.add(np.ones((1, 2, 3)), [row], label)
+                if stops:
+                    raise KeyboardInterrupt
+            writer.finish()
+        return begun
+
+    with pytest.raises(KeyboardInterrupt):
+        write(stops=True)
+    assert out.sizes() == {}
+    assert write(stops=False) == 1  # the first part was kept here
+    assert not (tmp_path / "kept").exists()
+    assert read_facts(fetched_folder(str(out))).rows == 2
+    with pytest.raises(InputError, match="already holds features"):
+        write(stops=False)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import re
 import shutil
 import signal
 import sys
@@ -14,6 +16,7 @@ from typing import Any
 
 import pytest
 from PIL import Image, ImageDraw
+from rich.console import Console
 from typer.testing import CliRunner
 
 from spotchange.answering.build import LoadOptions
@@ -196,3 +199,16 @@ def test_bad_addresses_and_missing_gpus_are_one_line(tmp_path: Path) -> None:
     rest = ("--pairs", manifest, "--model", "pixels")
     assert "need --engine ray" in str(caption(*rest, "--address", "127.0.0.1:1").exception)
     assert "no GPU" in str(caption(*rest, "--engine", "ray", "--gpus-per-worker", "1").exception)
+
+
+def test_one_bar_tells_pairs_a_second_and_the_time_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = io.StringIO()
+    monkeypatch.setattr(
+        "spotchange.cli.output.notes", lambda: Console(file=screen, force_terminal=True, width=100, highlight=False)
+    )
+    manifest = write_pairs(tmp_path, 40)
+    rest = ("--model", "pixels", "--batch-size", "2", "--engine", "ray", "--workers", "2")
+    caption("--pairs", manifest, "--out", tmp_path / "out.jsonl", *rest)
+    shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", screen.getvalue())
+    assert re.search(r"pairs .*41/41 \d+\.\d pairs/s 0:00:00", shown), shown
+    assert "Dataset" not in shown  # none of Ray's own

@@ -31,9 +31,11 @@ def cluster_of(
         if address is not None or gpus_per_worker:
             raise InputError("--address and --gpus-per-worker need --engine ray")
         return None
-    from spotchange.cluster import ClusterOptions
+    from spotchange.cluster import ClusterOptions, check_reachable
 
-    return ClusterOptions(address=address, workers=workers, gpus_per_worker=gpus_per_worker)
+    options = ClusterOptions(address=address, workers=workers, gpus_per_worker=gpus_per_worker)
+    check_reachable(options)
+    return options
 
 
 def tell_workers(workers: int) -> None:

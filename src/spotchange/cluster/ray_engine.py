@@ -12,7 +12,6 @@ import logging
 import os
 import pickle
 import re
-import socket
 import sys
 import traceback
 import warnings
@@ -26,7 +25,6 @@ from spotchange.errors import InputError, SpotchangeError
 
 DIED = "the worker that looked at it died, also with it alone (out of memory, or a crash of a library)"
 QUEUED = 2  # pieces a worker has at hand: it never waits for the next one
-SECONDS_TO_ANSWER = 5.0  # of an address, before it counts as wrong
 # glibc's mallopt: names from malloc.h, and bytes; 32 MiB is the most it takes for the second.
 KEPT_MEMORY = {-1: 2**28, -3: 2**25}  # M_TRIM_THRESHOLD, M_MMAP_THRESHOLD
 _NO_MODULE = re.compile(r"No module named '(\w+)")
@@ -155,8 +153,6 @@ def _connected(options: ClusterOptions) -> Iterator[None]:
     import ray
     import ray.data
 
-    if options.address is not None and options.address != "auto":
-        _check_address(options.address)
     if ray.is_initialized():
         yield
         return
@@ -175,20 +171,6 @@ def _connected(options: ClusterOptions) -> Iterator[None]:
         yield
     finally:
         ray.shutdown()
-
-
-def _check_address(address: str) -> None:
-    """Ray waits long for an address that nobody listens at."""
-    host, _, port = address.rpartition("://")[2].rpartition(":")
-    if not host or not port.isdecimal():
-        raise InputError(f"--address {address!r} is not HOST:PORT", hint="the head node prints it: ray start --head")
-    try:
-        socket.create_connection((host, int(port)), timeout=SECONDS_TO_ANSWER).close()
-    except (OSError, OverflowError, UnicodeError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise InputError(
-            f"no Ray cluster answers at {address} ({reason})", hint="start one: ray start --head"
-        ) from error
 
 
 def _not_connected(address: str | None, error: Exception) -> InputError:

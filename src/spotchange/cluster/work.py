@@ -6,12 +6,13 @@ function on the same items itself.
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, Protocol
 
-from spotchange.errors import MissingExtraError
+from spotchange.errors import InputError, MissingExtraError
 
 Do = Callable[[Sequence[Any]], Iterable[Any]]
 Piece = Sequence[Any]
@@ -19,6 +20,7 @@ Piece = Sequence[Any]
 PIECES = 64  # a run is cut into about so many: enough to share among workers, and to lose little with one
 BATCHES_A_PIECE = 4  # at least, so that a worker reads pictures of the next batch while it computes this one
 MOST_ITEMS = 1024  # of a piece
+SECONDS_TO_ANSWER = 5.0  # of an address, before it counts as wrong
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +44,25 @@ class Work(Protocol):
     def failed(self, item: Any, reason: str) -> Any:
         """The result of an item that no worker survives."""
         ...
+
+
+def check_reachable(options: ClusterOptions) -> None:
+    """Refuse what cannot work, before anything is made or written; Ray waits long for an address nobody listens at."""
+    if find_spec("ray") is None:
+        raise MissingExtraError("--engine ray", extra="ray")
+    address = options.address
+    if address is None or address == "auto":
+        return
+    host, _, port = address.rpartition("://")[2].rpartition(":")
+    if not host or not port.isdecimal():
+        raise InputError(f"--address {address!r} is not HOST:PORT", hint="the head node prints it: ray start --head")
+    try:
+        socket.create_connection((host, int(port)), timeout=SECONDS_TO_ANSWER).close()
+    except (OSError, OverflowError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(
+            f"no Ray cluster answers at {address} ({reason})", hint="start one: ray start --head"
+        ) from error
 
 
 def pieces(items: Sequence[Any], batch_size: int) -> list[Piece]:
@@ -87,8 +108,7 @@ def run_on_ray(
         options: the cluster.
         started: told the number of workers when there is a cluster.
     """
-    if find_spec("ray") is None:
-        raise MissingExtraError("--engine ray", extra="ray")
+    check_reachable(options)
     from spotchange.cluster.ray_engine import run
 
     return run(work, wanted, options, started)
