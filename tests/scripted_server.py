@@ -34,7 +34,6 @@ class Server(ThreadingHTTPServer):
         self.lock = threading.Lock()
         self.headers_seen: list[dict[str, str]] = []
         self.bodies: list[dict[str, Any]] = []
-        self.times: list[float] = []
 
     @property
     def model(self) -> str:
@@ -59,7 +58,6 @@ class Handler(BaseHTTPRequestHandler):
                 tries = self.server.tries[key]
                 self.server.headers_seen.append({name.lower(): value for name, value in self.headers.items()})
                 self.server.bodies.append(body)
-                self.server.times.append(time.monotonic())
             self._reply(self.server.script(body, tries))
         finally:
             self.server.enter(-1)

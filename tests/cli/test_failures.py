@@ -6,6 +6,7 @@ import errno
 import io
 import json
 import os
+import shlex
 import subprocess
 import sys
 import tarfile
@@ -272,11 +273,33 @@ def test_our_own_mistakes_are_told_in_one_line_and_kept_in_a_file(
         (RuntimeError("x"), 70),
         (RecursionError(), 70),
         (SystemExit(3), 3),
+        (SystemExit(1), 70),
+        (SystemExit("gave up"), 70),
+        (BrokenPipeError(), 141),
     ],
 )
 def test_exit_codes(error: BaseException, code: int, capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_code_of(error) == code
     assert "Traceback" not in capsys.readouterr().err
+
+
+def test_streams_that_nobody_reads_never_look_like_a_verdict(tmp_path: Path) -> None:
+    """The framework exits with 1 when a reader goes away, the interpreter when there is no stderr to complain to."""
+    command = f"{shlex.quote(sys.executable)} -m spotchange"
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as pipe:
+        done = subprocess.run(
+            [*shlex.split(command), "config", "list"], stdout=pipe, stderr=subprocess.PIPE, check=False
+        )
+    assert (done.returncode, done.stderr) == (141, b"")
+    endings = {
+        "config list >&-": 0,
+        "caption nope.png nope.png 2>&-": 2,
+        "caption nope.png nope.png >/dev/full 2>/dev/full": 2,
+    }
+    for ending, code in endings.items():
+        assert subprocess.run(f"{command} {ending}", shell=True, cwd=tmp_path, check=False).returncode == code, ending
 
 
 @pytest.mark.slow

@@ -34,6 +34,7 @@ def test_help_by_either_name_in_eighty_columns_without_types_of_flags(path: list
     assert shown[0].output == shown[1].output
     assert "<bool>" not in shown[0].output
     assert max(map(len, shown[0].output.splitlines())) <= 80
+    assert "…" not in shown[0].output  # nothing is cut off
 
 
 def test_brackets_stay() -> None:

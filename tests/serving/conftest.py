@@ -118,10 +118,10 @@ class RunningServer:
     seconds_to_ready: float = 0.0
     reader: threading.Thread = field(default_factory=threading.Thread)
 
-    def stop(self, number: int = signal.SIGTERM, timeout: float = 45) -> int:
+    def stop(self, number: int = signal.SIGTERM, timeout: float = 180) -> int:
         self.process.send_signal(number)
         code = self.process.wait(timeout)
-        self.reader.join(5)
+        self.reader.join(60)
         called = self.folder / OUTSIDE
         assert not called.exists(), called.read_text()
         return code

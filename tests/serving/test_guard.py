@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import socket
@@ -138,7 +139,8 @@ def test_a_trickled_body_of_the_page_is_408() -> None:
     settings = ServerSettings(body_seconds=0.2, slowest_bytes=10**6)
     answer = ask(settings, "POST", "/gradio_api/upload", content=pieces(50, 1, wait=0.02))
     assert answer.status_code == 408
-    assert ask(settings, "POST", "/gradio_api/upload", content=pieces(3, 1, wait=0.01)).text == "3"
+    patient = ServerSettings(body_seconds=60, slowest_bytes=10**6)
+    assert ask(patient, "POST", "/gradio_api/upload", content=pieces(3, 1, wait=0.01)).text == "3"
 
 
 def test_wrong_keys_are_counted() -> None:
@@ -168,10 +170,13 @@ def test_guessing_ends_on_the_page_and_in_the_api(locked_server: Any) -> None:
         assert client.get("/healthz").status_code == 200
 
 
+HEAD_SECONDS = 3.0  # a busy machine may take one between connecting and sending
+
+
 @pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, int]]:
-    """A server whose clients have half a second for a request's head."""
-    monkeypatch.setattr("spotchange.serving.connections.HEAD_SECONDS", 0.5)
+def impatient(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[tuple[str, int]]:
+    """A server whose clients have that long for a request's head, or as a test says."""
+    monkeypatch.setattr("spotchange.serving.connections.HEAD_SECONDS", getattr(request, "param", HEAD_SECONDS))
     listening = socket.create_server(("127.0.0.1", 0))
     config = uvicorn.Config(echo, http=ImpatientProtocol, log_config=None, lifespan="off", ws="none")
     server = uvicorn.Server(config)
@@ -179,17 +184,19 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, int]]:
     thread.start()
     yield listening.getsockname()
     server.should_exit = True
-    thread.join(20)
+    thread.join(120)
     listening.close()
 
 
 def connect(address: tuple[str, int]) -> socket.socket:
-    return socket.create_connection(address, timeout=20)
+    return socket.create_connection(address, timeout=120)
 
 
+@pytest.mark.parametrize("impatient", [0.5], indirect=True)
 @pytest.mark.parametrize("begin", [b"", b"GET / HTTP/1.1\r\nHost: local", b"GET / HT"])
 def test_half_open_connections_end(impatient: Any, begin: bytes) -> None:
-    with connect(impatient) as half:
+    # A busy machine may end it before anything was sent.
+    with connect(impatient) as half, contextlib.suppress(ConnectionError):
         half.sendall(begin)
         assert half.recv(1000) == b""
 
@@ -198,7 +205,7 @@ def test_a_head_that_trickles_in_ends_also_after_a_whole_request(impatient: Any)
     with connect(impatient) as slow:
         slow.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert b"200 OK" in slow.recv(10_000)
-        assert any(_is_closed(slow) for _ in range(400))
+        assert any(_is_closed(slow) for _ in range(2400))
 
 
 def _is_closed(connection: socket.socket) -> bool:
@@ -213,13 +220,14 @@ def _is_closed(connection: socket.socket) -> bool:
 def test_a_whole_request_is_answered_however_long_it_takes(impatient: Any) -> None:
     with connect(impatient) as slow:
         slow.sendall(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n")
-        time.sleep(1.0)  # the application waits for the body; whether that is too long is not the protocol's to say
+        # The application waits for the body; whether that is too long is not the protocol's to say.
+        time.sleep(HEAD_SECONDS + 0.5)
         slow.sendall(b"xy")
         assert b"200 OK" in slow.recv(10_000)
 
 
 def test_unknown_parameters_are_an_error(api_server: Any, draw: Any, pair_form: Any) -> None:
-    with httpx.Client(base_url=api_server.address, timeout=60) as client:
+    with httpx.Client(base_url=api_server.address, timeout=120) as client:
         files = pair_form(draw(1), draw(2))
         wrong = client.post("/v1/caption?treshold=0.9", files=files)
         assert wrong.status_code == 422
@@ -232,7 +240,7 @@ def test_unknown_parameters_are_an_error(api_server: Any, draw: Any, pair_form: 
 
 
 def test_docs_need_nobody_else(api_server: Any) -> None:
-    page = httpx.get(f"{api_server.address}/docs")
+    page = httpx.get(f"{api_server.address}/docs", timeout=120)
     assert "POST /v1/caption" in page.text
     assert "openapi.json" in page.text
     assert "<script" not in page.text
@@ -261,7 +269,7 @@ def test_what_pages_leave_is_swept_and_bounded(tmp_path: Path) -> None:
 
 
 def test_problems_are_json(api_server: Any) -> None:
-    answer = httpx.post(f"{api_server.address}/v1/caption", headers={"Origin": "http://evil.example"})
+    answer = httpx.post(f"{api_server.address}/v1/caption", headers={"Origin": "http://evil.example"}, timeout=120)
     assert json.loads(answer.text)["type"].endswith("cross-site")
 
 

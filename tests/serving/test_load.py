@@ -32,7 +32,7 @@ def test_no_failed_and_no_mixed_up_answer_in_2000_requests(
     wrong: list[str] = []
 
     async def ask() -> None:
-        async with httpx.AsyncClient(base_url=api_server.address, timeout=60) as client:
+        async with httpx.AsyncClient(base_url=api_server.address, timeout=180) as client:
             for number in numbers:
                 place = (number * 7) % PAIRS
                 response = await client.post("/v1/caption", files=pair_form(*pairs[place]))
@@ -50,7 +50,7 @@ def test_no_failed_and_no_mixed_up_answer_in_2000_requests(
     asyncio.run(everybody())
     assert next(numbers, None) is None
     assert not wrong, wrong[:3]
-    batches = httpx.get(f"{api_server.address}/metrics").text
+    batches = httpx.get(f"{api_server.address}/metrics", timeout=120).text
     count = next(
         float(line.split()[-1]) for line in batches.splitlines() if line.startswith("spotchange_batch_pairs_count")
     )
@@ -106,7 +106,7 @@ def test_hostile_requests_among_others_cost_nobody_an_answer(
             wrong.append(f"attack {number // HOSTILE_EVERY}: {response.status_code} {response.text[:200]}")
 
     async def ask() -> None:
-        async with httpx.AsyncClient(base_url=api_server.address, timeout=120) as client:
+        async with httpx.AsyncClient(base_url=api_server.address, timeout=180) as client:
             for number in numbers:
                 if number % HOSTILE_EVERY == 0:
                     await attack(client, number)

@@ -132,7 +132,10 @@ def test_no_event_takes_a_foreign_file(client: httpx.Client, secret: Path, extra
 
 
 def test_a_visitor_sees_only_their_own_uploads(page_server: Any, draw: Draw) -> None:
-    with httpx.Client(base_url=page_server.address) as mine, httpx.Client(base_url=page_server.address) as other:
+    with (
+        httpx.Client(base_url=page_server.address, timeout=120) as mine,
+        httpx.Client(base_url=page_server.address, timeout=120) as other,
+    ):
         files = {"files": ("a.png", draw(1), "image/png")}
         mine.get("/config")
         other.get("/config")
@@ -147,7 +150,7 @@ def test_a_visitor_sees_only_their_own_uploads(page_server: Any, draw: Draw) -> 
 
 
 def test_examples_are_served(page_server: Any) -> None:
-    with httpx.Client(base_url=page_server.address) as client:
+    with httpx.Client(base_url=page_server.address, timeout=120) as client:
         event = next(each for each in events_of(client) if not each["inputs"] and len(each["outputs"]) == 2)
         done = json.loads(process(client, event, []).removeprefix("data: "))
         shown = done["output"]["data"][0]["url"]
@@ -156,4 +159,4 @@ def test_examples_are_served(page_server: Any) -> None:
 
 @pytest.mark.parametrize("path", ["/gradio_api/proxy=http://example.invalid", "/gradio_api/token", "/?deep_link=../x"])
 def test_routes_the_page_does_not_need_are_closed(page_server: Any, path: str) -> None:
-    assert httpx.get(f"{page_server.address}{path}").status_code == 404
+    assert httpx.get(f"{page_server.address}{path}", timeout=120).status_code == 404

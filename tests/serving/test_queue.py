@@ -67,7 +67,7 @@ def hold(recorder: Recorder, batcher: Batcher) -> Any:
 def test_what_waits_is_answered_together_and_in_order(recorder: Recorder, batcher: Batcher) -> None:
     futures = [hold(recorder, batcher)] + [batcher.submit(pair(width), OPTIONS) for width in range(2, 8)]
     recorder.free.set()
-    assert [future.result(5).width for future in futures] == [1, 2, 3, 4, 5, 6, 7]
+    assert [future.result(60).width for future in futures] == [1, 2, 3, 4, 5, 6, 7]
     assert recorder.batches == [[1], [2, 3, 4, 5], [6, 7]]
 
 
@@ -76,13 +76,16 @@ def large_pair(width: int) -> ImagePair:
     return ImagePair.of(picture, picture)
 
 
-def test_small_pairs_go_first_and_large_ones_alone(recorder: Recorder, batcher: Batcher) -> None:
+def test_small_pairs_go_first_and_large_ones_alone(
+    recorder: Recorder, batcher: Batcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spotchange.serving.engine.queue.LARGE_PAIR_WAITS", 600.0)
     hold(recorder, batcher)
     waiting = [batcher.submit(large_pair(width), OPTIONS) for width in (5000, 5001)]
     waiting += [batcher.submit(pair(width), OPTIONS) for width in (2, 3)]
     recorder.free.set()
     for future in waiting:
-        future.result(5)
+        future.result(60)
     assert recorder.batches == [[1], [2, 3], [5000], [5001]]
 
 
@@ -92,7 +95,7 @@ def test_memory_is_given_back_when_nothing_is_left_to_do(
     given = threading.Event()
     monkeypatch.setattr("spotchange.serving.engine.queue.IDLE_SECONDS", 0.01)
     monkeypatch.setattr("spotchange.serving.engine.queue.give_back_memory", given.set)
-    batcher.submit(pair(1), OPTIONS).result(5)
+    batcher.submit(pair(1), OPTIONS).result(60)
     assert given.wait(60)
 
 
@@ -104,7 +107,7 @@ def test_a_large_pair_does_not_wait_for_ever(
     waiting = [batcher.submit(each, OPTIONS) for each in (pair(2), large_pair(5000))]
     recorder.free.set()
     for future in waiting:
-        future.result(5)
+        future.result(60)
     assert recorder.batches == [[1], [5000], [2]]
 
 
@@ -113,7 +116,7 @@ def test_pairs_with_other_options_are_not_mixed(recorder: Recorder, batcher: Bat
     other = CaptionOptions(threshold=0.9)
     futures = [batcher.submit(pair(width), other if width % 2 else OPTIONS) for width in range(2, 6)]
     recorder.free.set()
-    assert [(future.result(5).width, future.result(5).options) for future in futures] == [
+    assert [(future.result(60).width, future.result(60).options) for future in futures] == [
         (2, OPTIONS),
         (3, other),
         (4, OPTIONS),
@@ -127,9 +130,9 @@ def test_a_cancelled_pair_leaves_the_line(recorder: Recorder, batcher: Batcher) 
     first, second = (batcher.submit(pair(width), OPTIONS) for width in (2, 3))
     assert first.cancel()
     recorder.free.set()
-    assert second.result(5).width == 3
+    assert second.result(60).width == 3
     with pytest.raises(CancelledError):
-        first.result(5)
+        first.result(60)
     assert recorder.batches == [[1], [3]]
 
 
@@ -150,20 +153,20 @@ def test_one_bad_pair_does_not_spoil_the_others(recorder: Recorder, batcher: Bat
     recorder.fails = lambda widths: ValueError("three") if 3 in widths else None
     futures = [batcher.submit(pair(width), OPTIONS) for width in (2, 3, 4)]
     recorder.free.set()
-    assert futures[0].result(5).width == 2
-    assert futures[2].result(5).width == 4
+    assert futures[0].result(60).width == 2
+    assert futures[2].result(60).width == 4
     with pytest.raises(ValueError, match="three"):
-        futures[1].result(5)
+        futures[1].result(60)
 
 
 @pytest.mark.parametrize("error", [MemoryError("full"), SystemExit(1), KeyboardInterrupt()], ids=repr)
 def test_the_thread_outlives_any_error(recorder: Recorder, batcher: Batcher, error: BaseException) -> None:
     recorder.fails = lambda widths: error
     with pytest.raises(Exception, match=r"full|stopped"):
-        batcher.submit(pair(1), OPTIONS).result(5)
+        batcher.submit(pair(1), OPTIONS).result(60)
     recorder.fails = lambda widths: None
     assert batcher.ready
-    assert batcher.submit(pair(2), OPTIONS).result(5).width == 2
+    assert batcher.submit(pair(2), OPTIONS).result(60).width == 2
 
 
 def test_an_error_between_batches_is_survived(
@@ -178,7 +181,7 @@ def test_an_error_between_batches_is_survived(
 
     monkeypatch.setattr(batcher, "_collect", collect_or_break)
     futures = [batcher.submit(pair(width), OPTIONS) for width in (1, 2, 3)]
-    assert [future.result(5).width for future in futures] == [1, 2, 3]
+    assert [future.result(60).width for future in futures] == [1, 2, 3]
     assert next(broken, None) is None
 
 

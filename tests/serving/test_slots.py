@@ -34,10 +34,11 @@ class Held:
 
 
 @pytest.fixture
-def held(captioner: Captioner) -> Iterator[tuple[Service, Held]]:
-    service = Service(
-        captioner.answerer, ServerSettings(page=False, places=3, max_pairs=3, batch_size=1, body_seconds=0.5)
-    )
+def held(captioner: Captioner, request: pytest.FixtureRequest) -> Iterator[tuple[Service, Held]]:
+    """A service whose model waits; a body has a minute, or as long as a test says."""
+    seconds = getattr(request, "param", 60.0)
+    settings = ServerSettings(page=False, places=3, max_pairs=3, batch_size=1, body_seconds=seconds)
+    service = Service(captioner.answerer, settings)
     gate = Held(captioner)
     service.batcher._answerer = gate
     yield service, gate
@@ -132,6 +133,7 @@ def test_going_away_while_sending_frees_the_place_too(held: tuple[Service, Held]
     assert service.batcher.places_taken == 0
 
 
+@pytest.mark.parametrize("held", [0.5], indirect=True)
 def test_a_body_that_never_ends_is_not_waited_for(held: tuple[Service, Held]) -> None:
     service, _ = held
     headers = [(b"content-type", b"application/json")]
@@ -165,6 +167,7 @@ def test_large_pictures_wait_for_memory(captioner: Captioner, draw: Draw, pair_f
         async with connect(service) as client:
             tasks = [asyncio.create_task(client.post("/v1/caption", files=pair_form(draw(n), draw(9)))) for n in (1, 2)]
             await until(lambda: service.batcher.places_taken == 2)
+            await until(lambda: service.decoder._pixels_left == 0)  # one pair has it all
             await asyncio.sleep(0.1)
             assert service.decoder._pixels_left == 0  # the second pair is not decoded yet
             gate.gate.set()

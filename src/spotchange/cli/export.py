@@ -24,7 +24,9 @@ def export(
     int8: Annotated[bool, typer.Option("--int8", help="With --to onnx: matrix products in 8 bits.")] = False,
     stored: Annotated[str, typer.Option(help="How weights are stored: float32, float16 or bfloat16.")] = "float16",
     shard_mib: Annotated[int, typer.Option(min=1, help="Largest weight file, in MiB.")] = 15,
-    keep_text_encoder: Annotated[bool, typer.Option(help="Keep what only retrieval needs.")] = False,
+    keep_text_encoder: Annotated[
+        bool, typer.Option("--keep-text-encoder", help="Keep what only retrieval needs.")
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace the model that --out holds.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON.")] = False,
 ) -> None:

@@ -7,13 +7,14 @@ import os
 import sys
 import tempfile
 import traceback
+from contextlib import suppress
 from typing import Any
 
 from spotchange.cli.output import print_error
 from spotchange.errors import InputError, MissingExtraError, SpotchangeError
 
 GROUPS = ("data", "models", "config", "scenes")
-BAD_INPUT, OUR_MISTAKE, INTERRUPTED = 2, 70, 130
+BAD_INPUT, OUR_MISTAKE, INTERRUPTED, READER_GONE = 2, 70, 130, 141  # the last two as shells count signals
 # What the machine refuses rather than what we do wrong.
 _OF_THE_MACHINE = (
     errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ENOENT,
@@ -24,20 +25,41 @@ _OF_THE_MACHINE = (
 
 def exit_code_of(error: BaseException) -> int:
     """Say what happened, and what the process exits with."""
-    if isinstance(error, BrokenPipeError):
-        # The reader went away (`| head`); the interpreter must not complain while it flushes stdout at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    # The reader went away (`| head`). The framework would exit with 1, and 0 would be a verdict nobody has read.
+    if isinstance(error, BrokenPipeError) or _came_from_pipe(error):
+        return READER_GONE
     if isinstance(error, SystemExit):
-        return error.code if isinstance(error.code, int) else 0 if error.code is None else OUR_MISTAKE
+        code = 0 if error.code is None else error.code
+        # Verdicts do not come this way: a library that gave up must not look like one.
+        return code if isinstance(code, int) and code != 1 else OUR_MISTAKE
     if isinstance(error, KeyboardInterrupt) or type(error).__name__ == "Abort":  # what the framework makes of it
         return INTERRUPTED
     known = _as_input_error(error)
-    if known is not None:
-        print_error(known)
-        return BAD_INPUT
-    print_error(InputError(_summary(error), hint=_keep(error)))
-    return OUR_MISTAKE
+    with suppress(OSError):  # where nobody can be told, the exit code still tells
+        print_error(known or InputError(_summary(error), hint=_keep(error)))
+    return BAD_INPUT if known is not None else OUR_MISTAKE
+
+
+def open_streams() -> None:
+    """Somewhere to write to, where a stream was closed before we began (`>&-`): no file of ours takes its place."""
+    while (handle := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(handle)
+    sys.stdout = sys.stdout or os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")
+    sys.stderr = sys.stderr or os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")
+
+
+def leave_stdout() -> None:
+    """What could not be written is given up, so that the interpreter does not fail over it when it ends."""
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError):
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _came_from_pipe(error: BaseException) -> bool:
+    return isinstance(error, SystemExit) and isinstance(error.__context__, BrokenPipeError)
 
 
 def _as_input_error(error: BaseException) -> SpotchangeError | None:

@@ -15,7 +15,7 @@ from spotchange.cli.ablate import ablate
 from spotchange.cli.caption import caption
 from spotchange.cli.compare import compare
 from spotchange.cli.evaluate import evaluate
-from spotchange.cli.failures import exit_code_of
+from spotchange.cli.failures import exit_code_of, leave_stdout, open_streams
 from spotchange.cli.generate import generate
 from spotchange.cli.help import HELP_NAMES, PlainGroup
 from spotchange.cli.leaderboard import leaderboard
@@ -70,11 +70,14 @@ def _common(
 
 
 def main() -> None:
-    """Run the command line: 0 done, 1 a verdict asked for, 2 bad input, 70 our mistake, 130 interrupted."""
+    """Run the command line: 0 done, 1 a verdict asked for, 2 bad input, 70 our mistake, 130 interrupted, 141 unread."""
+    open_streams()
     # What Pillow thinks of a picture is no line of ours; `images.py` says what is wrong with it.
     warnings.filterwarnings("ignore", module=r"PIL\.")
     try:
         code = app(standalone_mode=False)
+        sys.stdout.flush()
     except BaseException as error:
         code = exit_code_of(error)
+    leave_stdout()
     sys.exit(code if isinstance(code, int) else 0)

@@ -12,7 +12,7 @@ from spotchange.errors import InputError
 if TYPE_CHECKING:
     from spotchange.answering import Captioner
 
-MODEL_HELP = "A model folder, bundled, everyday, pixels, vlm:FOLDER_OR_HUB_NAME or openai:BASE_URL#MODEL."
+MODEL_HELP = "A model folder, bundled, everyday, pixels, vlm:FOLDER, vlm:HUB_NAME or openai:URL#MODEL."
 ModelOptions = Annotated[
     list[str] | None,
     typer.Option("--model-option", metavar="KEY=VALUE", help="For vlm: and openai: (prompt=..., hints=true ...)."),

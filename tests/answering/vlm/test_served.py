@@ -9,6 +9,7 @@ import hashlib
 import io
 import json
 import logging
+import threading
 import time
 from collections import Counter
 from pathlib import Path
@@ -206,10 +207,10 @@ def test_an_answer_that_drips_does_not_hold_a_pair_for_ever(serve: Any) -> None:
 def test_requests_are_started_evenly_over_batches(serve: Any) -> None:
     server = serve(lambda body, tries: completion(GOOD))
     answerer = build_vlm(server.model, {"no_cache": "true", "requests_per_minute": "600"}, device="cpu")
+    began = time.monotonic()
     for one in pairs(3):
         answerer.answer([one], CaptionOptions())
-    gaps = np.diff(server.times)
-    assert (gaps > 0.08).all()
+    assert time.monotonic() - began >= 0.2  # two gaps of a tenth; a busy machine only adds to them
 
 
 def test_a_running_loop_is_no_obstacle(serve: Any) -> None:
@@ -274,8 +275,9 @@ def test_where_a_photo_was_taken_is_not_sent(serve: Any) -> None:
 
 
 def test_concurrency_is_bounded(serve: Any) -> None:
-    server = serve(lambda body, tries: time.sleep(0.05) or completion(GOOD))
-    ask(server, 8, concurrency="2")
+    both = threading.Barrier(2, timeout=120)  # every request waits until there are two
+    server = serve(lambda body, tries: both.wait() * 0 or completion(GOOD))
+    ask(server, 8, concurrency="2", timeout="300")
     assert server.most_at_once == 2
 
 
