@@ -184,11 +184,20 @@ def test_nothing_is_named_below_the_level():
 
 @pytest.mark.parametrize("kind", OBJECT_KINDS)
 def test_a_sure_kind_model_is_believed(kind):
-    eyes = Eyes(nouns={0: "mug"})
+    eyes = Eyes()
     eyes.kind = kind
     (change,) = account(put(ground(), BOX), put(ground(), BOX, (30, 60, 200)), "replaced", BOX, eyes)
     assert change.kind == kind
     assert (change.before is None, change.after is None) == (kind == "add", kind == "drop")
+
+
+def test_rules_that_name_the_thing_are_not_overruled():
+    looks = [Detected(np.zeros((0, 4), np.float32), np.zeros(0, np.int64), np.zeros(0, np.float32)) for _ in range(2)]
+    eyes = Eyes(looks, nouns={0: "mug", 1: "mug"})
+    eyes.kind = "split"
+    (change,) = account(put(ground(), BOX), put(ground(), BOX, (30, 60, 200)), "replaced", BOX, eyes)
+    assert change.thing.noun == "mug"
+    assert change.kind != "split"
 
 
 def test_a_moved_thing_is_told_from_where_it_was():

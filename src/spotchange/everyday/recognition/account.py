@@ -28,7 +28,7 @@ _PERSON = 1  # COCO's number
 _MOST = 2  # changes that are told
 _NEXT = 0.35  # of the first one's size that a further one must have
 _SIDE = 0.55  # evidence that a thing is there on one side only
-_SURE = 0.5  # probability from which on the kind model is believed rather than the rules
+_SURE = 0.7  # probability from which on the kind model is believed rather than the rules
 _SAME = 0.45  # likeness of what is seen before and after to be the same thing
 
 
@@ -152,13 +152,13 @@ class Account:
         return found
 
     def _found(self) -> list[SeenChange]:
-        """What the kind model says of the places where it is sure, else what the rules say."""
+        """What the rules say; where they name nothing and the kind model is sure of another kind, what that says."""
         places = self.places()
+        told = [change for change, _ in self._moves_joined([self._judged(each) for each in places])][:_MOST]
+        if any(name is not None and name.noun != ROOT for each in told for name in (each.thing, each.other)):
+            return told
         learnt = self._learnt(places)
-        if learnt is not None:
-            return [learnt]
-        told = [self._judged(each) for each in places]
-        return [change for change, _ in self._moves_joined(told)][:_MOST]
+        return told if learnt is None or learnt.kind == told[0].kind else [learnt]
 
     def _learnt(self, places: Sequence[Place]) -> SeenChange | None:
         """The change of the largest place as the kind model has it; None where it is not sure."""
