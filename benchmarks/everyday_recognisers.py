@@ -222,18 +222,14 @@ def convert_classifier(weights: Path, out: Path) -> None:
 
 
 def add_head(classifier: Path, out: Path, weight: np.ndarray, bias: np.ndarray) -> None:
-    """One more linear layer on the classifier's features, for our own nouns; the features are no output any more."""
+    """One more linear layer on the classifier's features, for our own nouns."""
     model = onnx.load(classifier)
     extra = Graph()
     names = ["features", extra.weight("nouns:weight", weight), extra.weight("nouns:bias", bias)]
     extra.node("Gemm", names, "nouns", transB=1)
     model.graph.node.extend(extra.nodes)
     model.graph.initializer.extend(extra.weights)
-    kept = [each for each in model.graph.output if each.name != "features"]
-    del model.graph.output[:]
-    model.graph.output.extend(
-        [*kept, helper.make_tensor_value_info("nouns", TensorProto.FLOAT, ["pictures", len(bias)])]
-    )
+    model.graph.output.append(helper.make_tensor_value_info("nouns", TensorProto.FLOAT, ["pictures", len(bias)]))
     onnx.checker.check_model(model, full_check=True)
     onnx.save(model, out)
     print(f"{out}: {out.stat().st_size / 2**20:.2f} MiB")

@@ -27,6 +27,7 @@ from spotchange.everyday.language.telling import told
 from spotchange.everyday.language.wording import FRAMES, stated
 from spotchange.everyday.recognition.account import Account, SeenChange
 from spotchange.everyday.recognition.recognisers import Recognisers
+from spotchange.everyday.recognition.signs import Signs, whole_signs
 from spotchange.everyday.recognition.whole import whole_change
 from spotchange.results import Box, CaptionResult, Region
 
@@ -65,11 +66,12 @@ class PhotoAnswerer:
             answer = answer_identical(pair)
             return replace(answer, result=replace(answer.result, model=NAME))
         verdict = judge_photos(pair.before.pixels, pair.after.pixels, options.ignore)
-        whole = whole_change(pair.before.pil, pair.after.pil, verdict)
+        signs = whole_signs(pair.before.pixels, pair.after.pixels, verdict)
+        whole = whole_change(signs, verdict)
         if whole is not None:
             result = _result(stated(whole), whole, ())
         elif verdict.changed:
-            changes = self._changes(pair, verdict)
+            changes = self._changes(pair, verdict, signs)
             caption = told(changes, pair.before.size)
             kind = changes[0].kind if changes else None
             result = _result(caption, kind, _regions(changes, verdict, pair.before.size))
@@ -92,9 +94,9 @@ class PhotoAnswerer:
         )
         return Answer(result=result, heat=heat_of(verdict), pair=pair)
 
-    def _changes(self, pair: ImagePair, verdict: PhotoVerdict) -> list[SeenChange]:
+    def _changes(self, pair: ImagePair, verdict: PhotoVerdict, signs: Signs) -> list[SeenChange]:
         after = Image.fromarray(verdict.after)
-        return Account(pair.before.pil, after, verdict.mask, verdict.findings, self._eyes).changes()
+        return Account(pair.before.pil, after, verdict.mask, verdict.findings, self._eyes, signs).changes()
 
 
 def _result(caption: str, kind: str | None, regions: tuple[Region, ...]) -> CaptionResult:

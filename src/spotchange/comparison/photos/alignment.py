@@ -34,6 +34,8 @@ class Alignment:
     """How the camera moved, if it did."""
     trust: float
     """Correlation of the edges of both pictures after aligning, robustly from 0 to 1."""
+    zoom: float
+    """How much larger things are in after; 1 where no view was found."""
 
     @property
     def good(self) -> bool:
@@ -61,7 +63,9 @@ def align_photos(before: Pixels, after: Pixels) -> Alignment:
             if better > trust + 0.005:
                 trust, matrix, warped, valid = better, refined, again, covered
     warped = _flow(before, warped) if trust >= POOR else warped
-    return Alignment(warped, valid, _camera(matrix, start, width, height) if trust >= GOOD else None, trust)
+    relative = matrix @ np.linalg.inv(start)
+    sentence = _camera(relative, width, height) if trust >= GOOD else None
+    return Alignment(warped, valid, sentence, trust, _zoom(relative, width, height) if trust >= POOR else 1.0)
 
 
 def _grey(pixels: Pixels, side: int = FEATURE_SIDE) -> tuple[npt.NDArray[np.uint8], float]:
@@ -191,16 +195,20 @@ def _flow(before: Pixels, warped: Pixels) -> Pixels:
     return moved  # type: ignore[return-value]
 
 
-def _camera(matrix: Matrix, start: Matrix, width: int, height: int) -> str | None:
+def _zoom(relative: Matrix, width: int, height: int) -> float:
+    corners = _corners(relative, width, height)
+    across, down = corners[1] - corners[0], corners[3] - corners[0]
+    return float(2 / (np.linalg.norm(across) / width + np.linalg.norm(down) / height))
+
+
+def _camera(relative: Matrix, width: int, height: int) -> str | None:
     """How the view moved, in words."""
-    relative = matrix @ np.linalg.inv(start)
     corners = _corners(relative, width, height)
     frame = np.array([[0, 0], [width, 0], [width, height], [0, height]], np.float64)
     if np.abs(corners - frame).max() < NOTICED:
         return None
     shift = frame.mean(axis=0) - corners.mean(axis=0)  # the content's way, from before to after
-    across, down = corners[1] - corners[0], corners[3] - corners[0]
-    zoom = 2 / (np.linalg.norm(across) / width + np.linalg.norm(down) / height)
+    across, zoom = corners[1] - corners[0], _zoom(relative, width, height)
     degrees = -float(np.degrees(np.arctan2(across[1], across[0])))
     right, lower = round(float(shift[0])), round(float(shift[1]))
     steps = []

@@ -30,6 +30,8 @@ class PhotoVerdict:
     notes: tuple[str, ...]
     after: Pixels
     """After in before's frame, in its own light."""
+    zoom: float = 1.0
+    """How much larger things are in after."""
 
     @property
     def changed(self) -> bool:
@@ -65,7 +67,7 @@ def judge_photos(before: Pixels, after: Pixels, ignore: Sequence[Box]) -> PhotoV
     else:
         local = findings_of(things_in(content), content.scale, size)
     # What happened comes first; how it was seen comes after.
-    return PhotoVerdict(mask, [*local, *everywhere], notes, aligned.after)
+    return PhotoVerdict(mask, [*local, *everywhere], notes, aligned.after, aligned.zoom)
 
 
 def _full_mask(content: Content, width: int, height: int) -> Mask:

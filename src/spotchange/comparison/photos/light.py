@@ -14,6 +14,7 @@ Pixels = npt.NDArray[np.uint8]
 
 NOTICED = 6.0  # levels of 255
 GRID = 8  # parts along each side that may have light of their own
+DARKEST, LIGHTEST = 3, 251  # levels at which a channel counts as cut off, noise and blocks allowed for
 LARGEST_LOCAL = 25.0  # levels a slow change may have; more is a change of content
 
 
@@ -32,10 +33,10 @@ def match_light(before: Pixels, after: Pixels, valid: npt.NDArray[np.bool_]) -> 
     step = max(1, int(np.sqrt(valid.sum() / 30_000)))
     one, other = (pixels[::step, ::step][valid[::step, ::step]] for pixels in (first, second))
     gain, offset, agree = _fit(one, other)
-    matched = second * gain + offset
-    # A pixel at the end of the range may have been cut off there and says nothing.
-    cut = ((after <= 1) | (after >= 254)) & ((before <= 3) | (before >= 252))
-    matched = np.where(cut, first, matched)
+    matched = np.clip(second * gain + offset, 0, 255)
+    # A pixel at the end of the range was cut off there: what it was before may lie beyond, and then agrees.
+    matched = np.where(after >= LIGHTEST, np.maximum(matched, first), matched)
+    matched = np.where(after <= DARKEST, np.minimum(matched, first), matched)
     matched += _slow(first - matched, valid)
     # Judged by what agrees once matched: a red thing that came is no red light.
     shift = (other - one)[agree].mean(axis=0) if agree.any() else np.zeros(3, np.float32)

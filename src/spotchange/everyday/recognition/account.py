@@ -4,28 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
 from spotchange.comparison import Finding
+from spotchange.everyday.kinds import OBJECT_KINDS
 from spotchange.everyday.language.colours import COLOURS, main_colour
 from spotchange.everyday.language.naming import Name
 from spotchange.everyday.language.nouns import ROOT
 from spotchange.everyday.recognition.detector import Detected, overlaps
 from spotchange.everyday.recognition.evidence import Chances
-from spotchange.everyday.recognition.recognisers import Recognisers
+from spotchange.everyday.recognition.recognisers import Looks, Recognisers
+from spotchange.everyday.recognition.signs import LOCAL, Place, Signs, place_signs
 from spotchange.everyday.recognition.traces import Mask, Traces
 from spotchange.results import Box
 
 Corners = npt.NDArray[np.floating]
 
 _PERSON = 1  # COCO's number
-LOCAL = ("moved", "appeared", "disappeared", "recoloured", "replaced")  # findings that have a place
 _MOST = 2  # changes that are told
 _NEXT = 0.35  # of the first one's size that a further one must have
 _SIDE = 0.55  # evidence that a thing is there on one side only
+_SURE = 0.7  # probability from which on the kind model is believed rather than the rules
 _SAME = 0.45  # likeness of what is seen before and after to be the same thing
 
 
@@ -45,18 +48,29 @@ class Account:
     """Tells what happened between two photos that lie on each other."""
 
     def __init__(
-        self, before: Image.Image, after: Image.Image, mask: Mask, findings: Sequence[Finding], eyes: Recognisers
+        self,
+        before: Image.Image,
+        after: Image.Image,
+        mask: Mask,
+        findings: Sequence[Finding],
+        eyes: Recognisers,
+        whole: Signs,
     ) -> None:
         self.pictures, self.eyes = (before, after), eyes
         self.size = before.size
         self.traces = Traces(np.asarray(before), np.asarray(after), mask)
         self.findings = [each for each in findings if each.kind in LOCAL]
+        self.whole = whole
+
+    @cached_property
+    def detected(self) -> list[Detected]:
+        """What the detector sees in each picture."""
+        return self.eyes.detect(self.pictures)
 
     def changes(self) -> list[SeenChange]:
         """What to tell, most important first; empty where no place is known."""
         if not self.findings:
             return []
-        self.detected = self.eyes.detect(self.pictures)
         told = self._person() or self._detected_move()
         return [told] if told else self._found()
 
@@ -110,11 +124,11 @@ class Account:
             return None
         _, before, after = best
         return SeenChange(
-            kind="move", before=before, after=after, thing=self._named(self._look(((0, before), (1, after))))
+            kind="move", before=before, after=after, thing=self._named(self._look(((0, before), (1, after))).chances)
         )
 
-    def _look(self, places: Sequence[tuple[int, Corners]]) -> Chances:
-        return self.eyes.name([(self.pictures[side], self.detected[side], box) for side, box in places])
+    def _look(self, places: Sequence[tuple[int, Corners]]) -> Looks:
+        return self.eyes.look([(self.pictures[side], self.detected[side], box) for side, box in places])
 
     def _named(self, looks: Chances, colour: str | None = None) -> Name:
         """All looks at one thing as one name: they are witnesses of the same."""
@@ -123,17 +137,68 @@ class Account:
         noun, certainty = evidence.tree.hedge(together / together.sum(), evidence.level)
         return Name(noun=noun, certainty=certainty, colour=colour if noun == ROOT else None)
 
-    def _found(self) -> list[SeenChange]:
+    def places(self) -> list[Place]:
         """The comparison's findings, largest first, with what is seen at their places."""
+        if not self.findings:
+            return []
         largest = self.findings[0].pixels
         chosen = [each for each in self.findings[: _MOST + 1] if each.pixels >= _NEXT * largest]
         boxes = [self._boxes(each) for each in chosen]
         looks = self._look([(side, box) for pair in boxes for side, box in enumerate(pair)])
-        told = [
-            self._judged(finding, pair, looks[2 * place : 2 * place + 2])
-            for place, (finding, pair) in enumerate(zip(chosen, boxes, strict=True))
-        ]
-        return [change for change, _ in self._moves_joined(told)][:_MOST]
+        found = []
+        for number, (finding, pair) in enumerate(zip(chosen, boxes, strict=True)):
+            sides = slice(2 * number, 2 * number + 2)
+            found.append(Place(finding.kind, finding.pixels, pair, looks.chances[sides], looks.features[sides]))
+        return found
+
+    def _found(self) -> list[SeenChange]:
+        """What the rules say; where they name nothing and the kind model is sure of another kind, what that says."""
+        places = self.places()
+        told = [change for change, _ in self._moves_joined([self._judged(each) for each in places])][:_MOST]
+        if any(name is not None and name.noun != ROOT for each in told for name in (each.thing, each.other)):
+            return told
+        learnt = self._learnt(places)
+        return told if learnt is None or learnt.kind == told[0].kind else [learnt]
+
+    def _learnt(self, places: Sequence[Place]) -> SeenChange | None:
+        """The change of the largest place as the kind model has it; None where it is not sure."""
+        found = self.eyes.kinds(self.whole | place_signs(self.traces, places))
+        kinds = {kind: found[kind] for kind in OBJECT_KINDS}
+        kind = max(kinds, key=lambda each: kinds[each])
+        if kinds[kind] < _SURE * sum(kinds.values()):
+            return None
+        place = places[0]
+        before, after = place.boxes
+        if kind == "add":
+            name = self._named(place.chances[1:], self._colour(after, 1))
+            return SeenChange(kind=kind, before=None, after=after, thing=name)
+        if kind == "drop":
+            name = self._named(place.chances[:1], self._colour(before, 0))
+            return SeenChange(kind=kind, before=before, after=None, thing=name)
+        if kind == "move":
+            return self._moved(places)
+        if kind == "replace":
+            old, new = (self._named(place.chances[side : side + 1]) for side in (0, 1))
+            return SeenChange(kind=kind, before=before, after=after, thing=old, other=new)
+        colour = self._colour(place.box, 1) if kind == "color" else None
+        return SeenChange(
+            kind=kind, before=before, after=after, thing=self._named(place.chances, colour), colour=colour
+        )
+
+    def _moved(self, places: Sequence[Place]) -> SeenChange:
+        """From where to where: what the comparison says, else between the two places that look most like one thing."""
+        before, after = places[0].boxes
+        looks = places[0].chances
+        if places[0].kind != "moved" and len(places) > 1:
+            ways = ((places[0], places[1]), (places[1], places[0]))
+            old, new = max(ways, key=lambda way: self._same_thing(*way))
+            before, after = old.boxes[0], new.boxes[1]
+            looks = np.stack([old.chances[0], new.chances[1]])
+        return SeenChange(kind="move", before=before, after=after, thing=self._named(looks, self._colour(after, 1)))
+
+    def _same_thing(self, old: Place, new: Place) -> float:
+        alike = likeness(old.chances[0], new.chances[1])
+        return alike + self.traces.same_colours(old.boxes[0], new.boxes[1])
 
     def _boxes(self, finding: Finding) -> tuple[Corners, Corners]:
         """The place in before and in after; the same for what has only one."""
@@ -145,13 +210,13 @@ class Account:
         x, y, width, height = box
         return np.asarray(np.array([x, y, x + width, y + height]) / np.array(self.size * 2), np.float64)
 
-    def _judged(self, finding: Finding, boxes: tuple[Corners, Corners], looks: Chances) -> tuple[SeenChange, Chances]:
-        """One finding's change, and the looks at the thing it is about."""
-        before, after = boxes
-        if finding.kind == "moved":
+    def _judged(self, place: Place) -> tuple[SeenChange, Chances]:
+        """One place's change by rule, and the looks at the thing it is about."""
+        (before, after), looks = place.boxes, place.chances
+        if place.kind == "moved":
             thing = self._named(looks, self._colour(after, 1))
             return SeenChange(kind="move", before=before, after=after, thing=thing), looks
-        lean = {"disappeared": 0.5, "appeared": -0.5}.get(finding.kind, 0.0)
+        lean = {"disappeared": 0.5, "appeared": -0.5}.get(place.kind, 0.0)
         empty = np.log(looks[:, -1] + 1e-3)
         lean += self.traces.outline(before) + 0.15 * float(empty[1] - empty[0])
         if self._named(looks).noun != ROOT:
@@ -162,9 +227,9 @@ class Account:
         if lean <= -_SIDE:
             name = self._named(looks[1:], self._colour(after, 1))
             return SeenChange(kind="add", before=None, after=after, thing=name), looks[1:]
-        return self._both_there(finding, before, looks), looks
+        return self._both_there(before, looks), looks
 
-    def _both_there(self, finding: Finding, box: Corners, looks: Chances) -> SeenChange:
+    def _both_there(self, box: Corners, looks: Chances) -> SeenChange:
         """Something before and something after at one place: the same in another colour or pose, or something else."""
         alike = likeness(looks[0], looks[1])
         colours = self.traces.same_colours(box, box)

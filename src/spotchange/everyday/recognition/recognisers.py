@@ -16,6 +16,7 @@ from PIL import Image
 from spotchange.errors import ModelError
 from spotchange.everyday.recognition.detector import Detected, Detector, overlaps
 from spotchange.everyday.recognition.evidence import Chances, Evidence
+from spotchange.everyday.recognition.kind_model import KindModel
 
 FOLDER = "everyday-recognisers"
 DETECTOR, CLASSIFIER = "detector.onnx", "classifier.onnx"
@@ -40,6 +41,15 @@ class Seen:
 
     classes: Floats  # (windows, 1000): ImageNet's
     nouns: Floats  # (windows, known nouns + 1): of the head's own nouns; the last is "nothing"
+    features: Floats  # (windows, channels): what both were computed from
+
+
+@dataclass(frozen=True, eq=False)
+class Looks:
+    """What places show."""
+
+    chances: Chances  # (places, nouns + 1)
+    features: Floats  # (places, channels)
 
 
 class Classifier:
@@ -51,8 +61,7 @@ class Classifier:
     def __call__(self, windows: Sequence[Image.Image]) -> Seen:
         """Scores of pictures of single things."""
         batch = np.stack([prepared(each) for each in windows])
-        classes, nouns = self._session.run(["classes", "nouns"], {"pictures": batch})
-        return Seen(classes, nouns)
+        return Seen(*self._session.run(["classes", "nouns", "features"], {"pictures": batch}))
 
 
 class Recognisers:
@@ -65,6 +74,10 @@ class Recognisers:
     @cached_property
     def evidence(self) -> Evidence:
         return Evidence.read(self._folder)
+
+    @cached_property
+    def kinds(self) -> KindModel:
+        return KindModel.read(self._folder)
 
     @cached_property
     def detect(self) -> Detector:
@@ -88,13 +101,11 @@ class Recognisers:
         except Exception as error:  # onnxruntime has no common class for a file it cannot read
             raise ModelError(f"{path} cannot be loaded", hint=str(error).splitlines()[0]) from None
 
-    def name(self, places: Sequence[tuple[Image.Image, Detected, Box]]) -> Chances:
-        """(places, nouns + 1): what each place of a picture shows, given what was detected in that picture."""
-        if not places:
-            return np.zeros((0, len(self.evidence.tree.names) + 1))
+    def look(self, places: Sequence[tuple[Image.Image, Detected, Box]]) -> Looks:
+        """What each place of a picture shows, given what was detected in that picture."""
         seen = self._classify([window(picture, box) for picture, _, box in places])
         near = np.stack([detected_near(found, box) for _, found, box in places])
-        return self.evidence.chances(seen.nouns, seen.classes, near)
+        return Looks(self.evidence.chances(seen.nouns, seen.classes, near), seen.features)
 
 
 def window(picture: Image.Image, box: Box, *, room: float = 1.3) -> Image.Image:

@@ -20,20 +20,27 @@ class Traces:
     def __init__(self, before: Pixels, after: Pixels, mask: Mask) -> None:
         scale = min(1.0, _WORKING / max(mask.shape))
         size = (max(8, round(mask.shape[1] * scale)), max(8, round(mask.shape[0] * scale)))
-        self.size = size
+        self.size, self._area = size, mask.size
         self.pictures = [cv2.resize(each, size, interpolation=cv2.INTER_AREA) for each in (before, after)]
         self.mask: Mask = cv2.resize(mask.view(np.uint8), size, interpolation=cv2.INTER_AREA) > 0
         self._sums = cv2.integral(self.mask.view(np.uint8))
         self._total = max(1, int(self.mask.sum()))
 
-    def _cut(self, box: Corners) -> tuple[slice, slice]:
+    @property
+    def area(self) -> int:
+        """Pixels of a picture as it came, which sizes of findings count."""
+        return self._area
+
+    def cut(self, box: Corners, *, room: float = 0.0) -> tuple[slice, slice]:
+        """Rows and columns of a box, wider by `room` of it on every side."""
+        box = _wider(box, room) if room else box
         width, height = self.size
         left, top = int(np.clip(box[0] * width, 0, width - 1)), int(np.clip(box[1] * height, 0, height - 1))
         right, bottom = int(np.ceil(box[2] * width)), int(np.ceil(box[3] * height))
         return slice(top, max(top + 1, min(bottom, height))), slice(left, max(left + 1, min(right, width)))
 
     def _inside(self, box: Corners) -> int:
-        rows, columns = self._cut(box)
+        rows, columns = self.cut(box)
         sums = self._sums
         return int(
             sums[rows.stop, columns.stop]
@@ -44,7 +51,7 @@ class Traces:
 
     def share(self, box: Corners) -> float:
         """The part of a box that changed."""
-        rows, columns = self._cut(box)
+        rows, columns = self.cut(box)
         return float(self._inside(box) / ((rows.stop - rows.start) * (columns.stop - columns.start)))
 
     def part(self, box: Corners) -> float:
@@ -56,7 +63,7 @@ class Traces:
 
         A thing has an edge where its place begins; the ground that it hides goes on.
         """
-        rows, columns = self._cut(_wider(box, 0.1))
+        rows, columns = self.cut(box, room=0.1)
         inside = self.mask[rows, columns].view(np.uint8)
         region = cv2.morphologyEx(inside, cv2.MORPH_CLOSE, np.ones((5, 5), np.uint8))
         band = (cv2.dilate(region, np.ones((3, 3), np.uint8)) > 0) & (cv2.erode(region, np.ones((5, 5), np.uint8)) == 0)
@@ -73,7 +80,7 @@ class Traces:
         """How much of the colours of one place in before are those of another in after, from 0 to 1."""
         shares = []
         for picture, box in zip(self.pictures, (box_before, box_after), strict=True):
-            cut = self._cut(box)
+            cut = self.cut(box)
             seen = picture[cut][self.mask[cut]] if self.mask[cut].any() else picture[cut].reshape(-1, 3)
             bins = (seen.astype(np.int64) * _BINS // 256) @ np.array([_BINS * _BINS, _BINS, 1])
             shares.append(np.bincount(bins, minlength=_BINS**3) / max(1, len(seen)))
@@ -81,7 +88,7 @@ class Traces:
 
     def same_shape(self, box: Corners) -> float:
         """Correlation of the edges of both pictures at a place."""
-        rows, columns = self._cut(box)
+        rows, columns = self.cut(box)
         edges = []
         for picture in self.pictures:
             grey = cv2.cvtColor(picture[rows, columns], cv2.COLOR_RGB2GRAY)
@@ -93,7 +100,7 @@ class Traces:
 
     def colour_at(self, box: Corners, side: int) -> Pixels:
         """(height, width, 4): what is seen at a place, clear but where it changed most."""
-        cut = self._cut(box)
+        cut = self.cut(box)
         inside = self.mask[cut]
         if not inside.any():
             inside = np.ones_like(inside)

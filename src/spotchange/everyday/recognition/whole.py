@@ -1,57 +1,43 @@
-"""Changes of a whole photo: mirrored, without colours, blurred, cropped, in much more or less light."""
+"""Changes of a whole photo: mirrored, cropped, without colours, under a veil, in much more or less light, blurred."""
 
 from __future__ import annotations
 
-import cv2
 import numpy as np
-import numpy.typing as npt
-from PIL import Image
 
 from spotchange.comparison.photos.judging import PhotoVerdict
+from spotchange.everyday.recognition.signs import Signs
 
-_SIDE = 64
 _LIKE = 0.9  # correlation of small grey pictures that show the same
+_MIRRORED, _RATHER = 0.75, 0.2  # correlation with the mirrored picture, and by how much more than with the picture
+_NEARER = 0.14  # log of how much larger things are in a cropped picture; a hand at the camera stays below 0.08
 _COLOURFUL = 0.03  # mean difference between channels, of the range
 _COLOURLESS = 0.15  # of the colours are left, at most, in a grey picture
+_VEILED, _VEIL = 0.8, 0.1  # of the contrast that is left under a veil, at most, and how much light it adds, at least
 _BRIGHTER = 1.3  # times as bright, far more than what a camera corrects by itself
-_SHARP = 0.4  # of the fine detail that is left in a blurred picture
+_SHARP = 0.5  # of the fine detail that is left in a blurred picture
+_DETAILED = 1.0  # levels of fine detail that a picture must have had to lose it
+_LEFT_OVER = 0.01  # of a photo in much more light that may differ because a channel was cut off
 _SCATTERED = 0.03  # of a photo that may differ beside the change of the whole
 
-Floats = npt.NDArray[np.float32]
 
-
-def whole_change(before: Image.Image, after: Image.Image, verdict: PhotoVerdict) -> str | None:
+def whole_change(signs: Signs, verdict: PhotoVerdict) -> str | None:
     """The kind of change, if all of the picture changed and nothing in it; None otherwise."""
-    one, other = _small(before), _small(after)
-    grey_one, grey_other = one.mean(axis=2), other.mean(axis=2)
-    straight, mirrored = _correlation(grey_one, grey_other), _correlation(grey_one, grey_other[:, ::-1])
-    if mirrored >= _LIKE and mirrored > straight + 0.1:
+    straight, mirrored, laid = signs["straight"], signs["mirrored"], signs["aligned"]
+    if mirrored >= _MIRRORED and mirrored > straight + _RATHER:
         return "mirror"
-    if verdict.mask.mean() > _SCATTERED and straight < _LIKE:
+    scattered = verdict.mask.mean() <= _SCATTERED
+    if not scattered and max(straight, laid) < _LIKE:
         return None
-    colourful = [float(np.ptp(each, axis=2).mean()) for each in (one, other)]
-    if colourful[0] > _COLOURFUL and colourful[1] < _COLOURLESS * colourful[0]:
+    if scattered and signs["zoom"] >= _NEARER:
+        return "crop"
+    if signs["colourful before"] > _COLOURFUL and signs["colourful"] < np.log(_COLOURLESS):
         return "gray"
+    if verdict.mask.mean() > _LEFT_OVER:
+        return None
+    if laid >= _LIKE and signs["gain"] <= np.log(_VEILED) and signs["offset"] >= _VEIL:
+        return "tint"
+    if abs(signs["brighter"]) >= np.log(_BRIGHTER):
+        return "brighter" if signs["brighter"] > 0 else "darker"
     if verdict.changed:
         return None
-    ratio = (grey_other.mean() + 0.02) / (grey_one.mean() + 0.02)
-    if ratio >= _BRIGHTER or ratio <= 1 / _BRIGHTER:
-        return "brighter" if ratio > 1 else "darker"
-    details = [_detail(each) for each in (before, after)]
-    return "blur" if details[1] < _SHARP * details[0] and details[0] > 1.0 else None
-
-
-def _small(picture: Image.Image) -> Floats:
-    small = np.asarray(picture.resize((_SIDE, _SIDE), Image.Resampling.BOX, reducing_gap=2.0), np.float32)
-    return small / np.float32(255)
-
-
-def _correlation(one: Floats, other: Floats) -> float:
-    if one.std() < 0.01 or other.std() < 0.01:
-        return 0.0
-    return float(np.corrcoef(one.ravel(), other.ravel())[0, 1])
-
-
-def _detail(picture: Image.Image) -> float:
-    grey = cv2.cvtColor(np.asarray(picture), cv2.COLOR_RGB2GRAY)
-    return float(np.abs(cv2.Laplacian(grey, cv2.CV_32F)).mean())
+    return "blur" if signs["detail"] < np.log(_SHARP) and signs["detail before"] > np.log(_DETAILED) else None
