@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from typing import cast
 
 import numpy as np
 from PIL import Image
@@ -12,7 +14,7 @@ from PIL import Image
 from spotchange.errors import ImageError
 from spotchange.image_sources import ImageSource, PlainSource, plain_source
 from spotchange.images import MAX_PIXELS, Pixels, read_image, same_pixels
-from spotchange.storage import as_place
+from spotchange.storage import StorePath, as_place, is_address
 
 
 class LazyImage:
@@ -24,8 +26,12 @@ class LazyImage:
 
     @cached_property
     def source(self) -> PlainSource:
-        """What was given, as a path, bytes, a Pillow picture or an array; a file object is read once, here."""
-        return plain_source(self._given)
+        """What was given, as a path, bytes, a Pillow picture or an array; file objects and addresses are read once."""
+        source = plain_source(self._given)
+        if is_address(source):
+            with suppress(OSError):  # reading the image says what is wrong
+                return cast("StorePath", as_place(cast("str", source))).fetched()
+        return source
 
     @cached_property
     def encoded(self) -> bytes | None:

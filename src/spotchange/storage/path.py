@@ -132,7 +132,7 @@ class StorePath(os.PathLike[str]):
     def fetched(self) -> StorePath:
         """The same file with its content held: it is read once, however often it is looked at."""
         held = StorePath(str(self))
-        held._content = held.read_bytes()
+        held._content, held._digest = self.read_bytes(), self._digest
         return held
 
     def read_bytes(self) -> bytes:
