@@ -9,12 +9,14 @@ from collections.abc import Iterator
 
 import pytest
 
+# Read by Ray when it is imported, which test files do before any fixture: what dies is not told on stdout.
+os.environ["RAY_DEDUP_LOGS_SKIP_REGEX"] = ".*"
+
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[None]:
     """A cluster of two cores in this process; verbs that ask for Ray use it."""
     ray = pytest.importorskip("ray", reason="the extra 'ray' is not installed")
-    os.environ["RAY_DEDUP_LOGS_SKIP_REGEX"] = ".*"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for left in (2, 1, 0):

@@ -83,7 +83,8 @@ def hostile_requests(draw: Callable[..., bytes]) -> list[dict[str, Any]]:
         ({f"x{number}": good for number in range(50)}, {400, 422}),
     ]
     sent: list[dict[str, Any]] = [{"files": parts, "allowed": allowed} for parts, allowed in files]
-    sent.append({"content": b"[" * 100_000, "headers": {"content-type": "application/json"}, "allowed": {400}})
+    for text in (b"[" * 10_000, b"[" * 100_000, b"[],".join([b"["] * 1_000_000)):
+        sent.append({"content": text, "headers": {"content-type": "application/json"}, "allowed": {400, 422}})
     sent.append({"files": {"before": good, "after": good}, "params": {"x": "1"}, "allowed": {422}})
     sent.append({"files": {"before": good}, "headers": {"origin": "http://evil.example"}, "allowed": {403}})
     return sent
