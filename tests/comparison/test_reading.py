@@ -48,6 +48,31 @@ def test_a_button_whose_label_makes_it_wider_is_read() -> None:
     assert compare(*pictures).summary == "the text 'cart' changed to 'chart'"
 
 
+def test_a_name_is_read_across_its_underscore() -> None:
+    """The underscore lies below the rows in which the letters differ."""
+    pytest.importorskip("rapidocr")
+    pictures = []
+    for name in ("current_app", "cubrent_app"):
+        picture = page(640, 320)
+        ImageDraw.Draw(picture).text((420, 124), name, fill=INK, font=FONT)
+        pictures.append(picture)
+    finding = compare(*pictures).findings[0]
+    assert (finding.text_before or "").replace("_", " ") == "current app"
+    assert (finding.text_after or "").replace("_", " ") == "cubrent app"
+
+
+def test_a_pill_is_read_whole_where_a_part_of_it_differs() -> None:
+    pytest.importorskip("rapidocr")
+    pictures = []
+    for label in ("open", "opkn"):
+        picture = page(640, 320)
+        pen = ImageDraw.Draw(picture)
+        pen.rounded_rectangle((420, 120, 490, 146), 12, fill=(10, 100, 220))
+        pen.text((434, 124), label, fill=(255, 255, 255), font=FONT)
+        pictures.append(picture)
+    assert compare(*pictures).summary == "the text 'open' changed to 'opkn'"
+
+
 def test_without_the_extra_text_is_named_and_unread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "can_read", lambda: False)
     result = compare(priced("$19.99"), priced("$24.99"))

@@ -24,6 +24,7 @@ from spotchange.comparison.result import Finding
 from spotchange.results import Box
 
 LONGEST_LINE = 600  # pixels to either side that are looked at for the rest of the line
+PANEL = 12  # columns without any ground: wider than the stem of a letter
 PART_GAP = 0.75  # of the line's height: what parts two pieces of text, and no two words
 LONGEST_LABEL = 40  # heights of a line: about sixty letters; longer lines are running text
 SAME_INK = 90  # levels over three channels; thin letters never reach their full colour
@@ -77,11 +78,13 @@ def whole_lines(before: npt.NDArray[np.uint8], after: npt.NDArray[np.uint8], pat
     left, right = max(0, x - LONGEST_LINE), min(before.shape[1], after.shape[1], x + width + LONGEST_LINE)
     wide = patch_at(before, after, (left, y, right - left, height), offset)
     inked = (wide.words[0] != patch.ground).any(axis=0) | (wide.words[1] != patch.ground).any(axis=0)
+    # A panel of another colour beside the text is no text.
+    solid = (wide.words[0] != patch.ground).all(axis=0) & (wide.words[1] != patch.ground).all(axis=0)
     gap = max(4, round(PART_GAP * min(height, 40)))
     start, end = x - left + wide.rim[0], x - left + width + wide.rim[0]
-    while start > 0 and inked[max(0, start - gap) : start].any():
+    while start > 0 and inked[max(0, start - gap) : start].any() and not solid[max(0, start - PANEL) : start].all():
         start -= 1
-    while end < len(inked) and inked[end : end + gap].any():
+    while end < len(inked) and inked[end : end + gap].any() and not solid[end : end + PANEL].all():
         end += 1
     new_left, new_right = left + start - wide.rim[0], left + end - wide.rim[0]
     new_left, new_right = max(new_left, 0), min(new_right, before.shape[1], after.shape[1])

@@ -19,7 +19,7 @@ from spotchange.comparison.place.colours import most_common, pack
 from spotchange.comparison.place.parts import rescaled, whole_lines
 from spotchange.comparison.place.patches import patch_at
 from spotchange.comparison.place.textlike import text_lines
-from spotchange.comparison.result import Finding
+from spotchange.comparison.result import Finding, Mask
 from spotchange.errors import MissingExtraError
 from spotchange.results import Box
 
@@ -31,6 +31,9 @@ LINE_HEIGHTS = (5, 90)
 SUREST = 0.85  # of the recogniser's own score, below which a line counts as unread: made-up words have 0.5 to 0.7
 LONGEST_QUOTE = 60
 BUTTON_HEIGHTS, WIDEST_BUTTON = (18, 64), 320
+SAME_LINE = 3  # pixels
+TALLER = 14  # rows that letters may reach beyond the rows in which they differ
+BELOW = 0.3  # of a line's height
 FILLED, ROUND = 0.5, 4  # of a button in its own colour; pixels of its corners
 PAD = 4
 # What a sentence about something that came, went or moved begins with.
@@ -66,10 +69,8 @@ def _read_change(finding: Finding, before: Pixels, after: Pixels) -> Finding:
     """Text on both sides: what it said and what it says, and whether that is the same."""
     if not finding.boxes_before or not finding.boxes_after:
         return finding
-    old, new = (
-        _read_piece(around(boxes), pixels)
-        for boxes, pixels in ((finding.boxes_before, before), (finding.boxes_after, after))
-    )
+    box_old, box_new = _same_rows(around(finding.boxes_before), around(finding.boxes_after))
+    old, new = _read_piece(box_old, before), _read_piece(box_new, after)
     if not old or not new:
         return finding
     old, new = evenly_spaced(old, new)
@@ -88,6 +89,14 @@ def _read_change(finding: Finding, before: Pixels, after: Pixels) -> Finding:
     if not said or not says:
         sentence = f"the text {quoted(says or said)} was {'added' if says else 'removed'}"
     return replace(read, kind="text", sentence=sentence + tail)
+
+
+def _same_rows(old: Box, new: Box) -> tuple[Box, Box]:
+    """Two places on one line with the same rows: what is a gap between words depends on the height."""
+    top, bottom = min(old[1], new[1]), max(old[1] + old[3], new[1] + new[3])
+    if bottom - top > max(old[3], new[3]) + SAME_LINE:
+        return old, new
+    return (old[0], top, old[2], bottom - top), (new[0], top, new[2], bottom - top)
 
 
 def _same_text(finding: Finding, text: str, tail: str) -> Finding:
@@ -167,17 +176,40 @@ def _read_piece(box: Box, pixels: Pixels) -> str:
     x, y, width, height = box
     fill, share = most_common(pack(pixels[y : y + height, x : x + width]))
     if share >= FILLED and min(width, height) >= BUTTON_HEIGHTS[0] and fill != patch_at(pixels, pixels, box).ground:
+        x, width = _to_the_ends(box, pixels, fill)
         return read_box((x + ROUND, y + ROUND, width - 2 * ROUND, height - 2 * ROUND), pixels)
-    patch = whole_lines(pixels, pixels, patch_at(pixels, pixels, box))
-    x, y, width, height = patch.box_before
+    ground = patch_at(pixels, pixels, box).ground
+    if ground is not None:  # the difference may cover only a part of the letters' height
+        y, height = _letter_rows(pack(pixels[:, x : x + width]) != ground, y, height)
+    # An underscore lies below the letters: it joins two words only if its rows are looked at.
+    below = min(round(BELOW * height), len(pixels) - y - height)
+    patch = whole_lines(pixels, pixels, patch_at(pixels, pixels, (x, y, width, height + below)))
+    x, width = patch.box_before[0], patch.box_before[2]
     if patch.ground is not None:
-        columns = pack(pixels[:, x : x + width])
-        for _ in range(14):  # the difference may cover only a part of the letters' height
-            if y > 0 and (columns[y - 1] != patch.ground).any() and y > box[1] - 14:
-                y, height = y - 1, height + 1
-            if y + height < len(columns) and (columns[y + height] != patch.ground).any():
-                height += 1
+        y, height = _letter_rows(pack(pixels[:, x : x + width]) != patch.ground, y, height)
     return read_box((x, y, width, height), pixels)
+
+
+def _letter_rows(ink: Mask, y: int, height: int) -> tuple[int, int]:
+    """The rows of a difference widened to the next rows without ink, a few at most: first row and how many."""
+    top, bottom = y, y + height
+    while top > max(0, y - TALLER) and ink[top - 1].any():
+        top -= 1
+    while bottom < min(len(ink), y + height + TALLER) and ink[bottom].any():
+        bottom += 1
+    return top, bottom - top
+
+
+def _to_the_ends(box: Box, pixels: Pixels, fill: int) -> tuple[int, int]:
+    """Left edge and width of the button that a difference in its colour lies in."""
+    x, y, width, height = box
+    filled = (pack(pixels[y : y + height]) == fill).mean(axis=0) >= FILLED / 2
+    left, right = x, x + width
+    while left > 0 and filled[left - 1] and x - left < WIDEST_BUTTON:
+        left -= 1
+    while right < len(filled) and filled[right] and right - x < WIDEST_BUTTON:
+        right += 1
+    return left, right - left
 
 
 def read_box(box: Box, pixels: Pixels) -> str:
