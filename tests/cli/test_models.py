@@ -70,6 +70,21 @@ def test_export_takes_the_calibration_with_its_file(model: Path, tmp_path: Path)
             load(half, device="cpu")
 
 
+def test_export_in_eight_bits(model: Path, tmp_path: Path) -> None:
+    half, small = tmp_path / "half", tmp_path / "small"
+    assert export(model, "--out", half).exit_code == 0
+    assert export(model, "--int8", "--out", small).exit_code == 0
+    size = {each: (each / "model.safetensors").stat().st_size for each in (half, small)}
+    assert size[small] < 0.8 * size[half]
+    index = json.loads((small / "model.safetensors.index.json").read_text())
+    assert any(name.endswith(".scale") for name in index["weight_map"])
+    for arguments in ((model, "--int8"), (model, "--int8", "--to", "onnx"),
+                      (model, "--int8", "--stored", "float32", "--out", tmp_path / "x")):  # fmt: skip
+        refused = export(*arguments)
+        assert isinstance(refused.exception, InputError), refused.output
+        assert not (tmp_path / "x").exists()
+
+
 def test_export_replaces_a_model_only_where_asked(model: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     assert export(model, "--out", out).exit_code == 0

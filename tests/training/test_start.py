@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from safetensors.torch import load_file
 
 from spotchange.config.model import ModelSettings
 from spotchange.config.recipes import find_recipe
@@ -127,6 +128,26 @@ def test_fine_tuning_on_pairs_from_disk(saved: Path, tmp_path: Path) -> None:
         shutil.rmtree(tmp_path / "out" / left)
 
 
+def test_fine_tuning_goes_on_from_weights_of_eight_bits(saved: Path, tmp_path: Path) -> None:
+    loaded, small = load_model(saved), tmp_path / "small"
+    save_model(
+        small,
+        model=loaded.model,
+        settings=loaded.settings,
+        tokenizer=loaded.tokenizer,
+        preprocessor=loaded.preprocessor,
+        stored="int8",
+    )
+    start = start_model(recipe(small, "stream"))
+    expected = load_model(small).model.state_dict()
+    assert all(torch.equal(value, expected[name]) for name, value in start.model.state_dict().items())
+    write_pairs(tmp_path / "data", "train", 4)
+    run_stage(recipe(small, tmp_path / "data"), out=tmp_path / "out", device="cpu")
+    tuned = load_model(tmp_path / "out" / "best").model.state_dict()  # stored as every trained model is, in fp32
+    assert any(not torch.equal(value, expected[name]) for name, value in tuned.items())
+    assert not any(name.endswith(".scale") for name in load_file(tmp_path / "out" / "best" / "model.safetensors"))
+
+
 def test_without_a_validation_split_the_newest_is_the_best(saved: Path, tmp_path: Path) -> None:
     write_pairs(tmp_path / "data", "train", 4)
     summary = run_stage(recipe(saved, tmp_path / "data"), out=tmp_path / "out", device="cpu")
@@ -136,8 +157,6 @@ def test_without_a_validation_split_the_newest_is_the_best(saved: Path, tmp_path
 
 
 def test_heads_for_training_go_on_with_the_next_stage(saved: Path, tmp_path: Path, monkeypatch) -> None:
-    from safetensors.torch import load_file
-
     write_pairs(tmp_path / "data", "train", 4)
     dense = {"objective": {"kind": "caption", "dense": {"attributes": 0, "mask": 0, "answer": 0}}}
     first, second = tmp_path / "first", tmp_path / "second"

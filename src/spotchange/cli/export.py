@@ -21,8 +21,12 @@ def export(
     to: Annotated[
         Form, typer.Option(help="safetensors: weights; onnx: also graphs beside them, for captioning without torch.")
     ] = "safetensors",
-    int8: Annotated[bool, typer.Option("--int8", help="With --to onnx: matrix products in 8 bits.")] = False,
-    stored: Annotated[str, typer.Option(help="How weights are stored: float32, float16 or bfloat16.")] = "float16",
+    int8: Annotated[
+        bool, typer.Option("--int8", help="Store the encoder's matrices in 8 bits; --to onnx multiplies with them.")
+    ] = False,
+    stored: Annotated[
+        str | None, typer.Option(help="How weights are stored: float32, float16 (default) or bfloat16.")
+    ] = None,
     shard_mib: Annotated[int, typer.Option(min=1, help="Largest weight file, in MiB.")] = 15,
     keep_text_encoder: Annotated[
         bool, typer.Option("--keep-text-encoder", help="Keep what only retrieval needs.")
@@ -33,24 +37,28 @@ def export(
     """Write a small copy of a model for captioning, or the graphs that caption without torch.
 
     The copy is in half precision, in shards, without the text encoder. Several models that were trained from one start
-    (other seeds of a last stage) become the mean of their weights. With --to onnx the encoder and one step of the
+    (other seeds of a last stage) become the mean of their weights. --int8 halves it again: matrices of the encoder in
+    8 bits, which load as fp32 wherever torch is used. With --to onnx the encoder and one step of the
     decoder are written as ONNX graphs whose weights stay in the safetensors files.
     """
     from spotchange.answering import model_folder
 
-    if int8 and to != "onnx":
-        raise InputError("--int8 is for --to onnx")
+    if int8 and stored is not None:
+        raise InputError(f"--int8 and --stored {stored} contradict each other")
+    if int8 and out is None:
+        raise InputError("--out is needed: --int8 writes other weights")
     if out is None and (to != "onnx" or len(models) > 1):
         raise InputError("--out is needed: the folder to write")
     folders = [model_folder(name) for name in models]
     if out is not None:
-        _write_copy(folders, out, stored=stored, shard_mib=shard_mib, keep_text=keep_text_encoder, force=force)
+        kind = "int8" if int8 else stored or "float16"
+        _write_copy(folders, out, stored=kind, shard_mib=shard_mib, keep_text=keep_text_encoder, force=force)
     folder = folders[0] if out is None else out
     facts: dict[str, Any] = {"out": str(folder)}
     if to == "onnx":
         from spotchange.models.export.write import export_onnx
 
-        manifest = export_onnx(folder, int8=int8)
+        manifest = export_onnx(folder)
         facts |= {"precision": manifest.precision, "opset": manifest.opset}
         facts |= {"largest_difference": max(manifest.largest_difference.values())}
     facts["bytes"] = sum(path.stat().st_size for path in folder.iterdir())
@@ -63,13 +71,17 @@ def export(
 def _write_copy(folders: list[Path], out: Path, *, stored: str, shard_mib: int, keep_text: bool, force: bool) -> None:
     from spotchange.answering.calibration import CALIBRATION_FILE, FAMILIARITY_FILE
     from spotchange.files import write_bytes
-    from spotchange.models.weights.folder import check_replaceable, save_model
+    from spotchange.models.weights.folder import EIGHT_BITS, check_replaceable, save_model
     from spotchange.models.weights.transfer import average
 
-    if stored not in {"float32", "float16", "bfloat16"}:
+    if stored not in {"float32", "float16", "bfloat16", EIGHT_BITS}:
         raise InputError(f"--stored {stored!r}: choose float32, float16 or bfloat16")
     check_replaceable(out, force=force)
     folder, loaded = folders[0], average(folders)
+    if stored == EIGHT_BITS:
+        from spotchange.models.export.equalise import equalise
+
+        equalise(loaded)
     # The mean of several models has other features than each: it has to be calibrated itself.
     kept = ("recipe.yaml", "README.md", *((CALIBRATION_FILE,) if len(folders) == 1 else ()))
     save_model(

@@ -22,6 +22,7 @@ from spotchange.config.model import ModelSettings
 from spotchange.errors import ModelError
 from spotchange.language.vocabulary import build_tokenizer
 from spotchange.models.build import build_model, preprocessor_for
+from spotchange.models.export.cpu import exact_products
 from spotchange.models.export.graphs import graphs_of
 from spotchange.models.export.layout import DECODER_STEP, ENCODER, MANIFEST
 from spotchange.models.export.manifest import OnnxManifest
@@ -225,14 +226,52 @@ def test_an_unsupported_model_or_operator_is_one_line() -> None:
     assert "\n" not in str(refused.value)
 
 
+@pytest.fixture(scope="module")
+def eight_bits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same kind of model with its matrices in 8 bits, exported."""
+    settings = ModelSettings.model_validate({"preset": "spotchange-tiny", "text": {"encoder": False}})
+    folder = write_folder(tmp_path_factory.mktemp("models") / "eight", settings, stored="int8")
+    export_onnx(folder)
+    return folder
+
+
 @pytest.mark.slow
-def test_int8_stays_near_and_carries_its_own_weights(copy: Path) -> None:
-    manifest = export_onnx(copy, int8=True)
+def test_weights_of_eight_bits_are_multiplied_so_and_answer_alike(eight_bits: Path) -> None:
+    manifest = OnnxManifest.read(eight_bits)
     assert manifest.precision == "int8"
-    operators = [node.op_type for node in onnx.load(str(copy / ENCODER)).graph.node]
-    assert operators.count("MatMulInteger") >= 4 * VIT["layers"]
-    assert "Gemm" not in operators
-    ours, theirs = open_runtime(copy), TorchRuntime(load_model(copy))
+    graph = onnx.load(str(eight_bits / ENCODER), load_external_data=False).graph
+    matrices = [each for each in graph.initializer if each.data_type == onnx.TensorProto.INT8 and each.external_data]
+    layers = ModelSettings.model_validate({"preset": "spotchange-tiny"}).vision.layers
+    assert len(matrices) == 4 * layers  # of 8 bits, and they lie in the safetensors files
+    operators = [node.op_type for node in graph.node]
+    assert operators.count("MatMulIntegerToFloat") == operators.count("QGemm") == 4 * layers
+    assert_same_answers(eight_bits)
+
+
+@pytest.mark.slow
+def test_products_are_the_same_on_a_cpu_without_dot_products(eight_bits: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before, after = images(2, 1), images(2, 2)
-    mine, reference = ours.encode(before, after), theirs.encode(before, after)
-    assert 1e-5 < np.abs(mine.heat - reference.heat).max() < 0.3
+    fast = open_runtime(eight_bits).encode(before, after)
+    monkeypatch.setattr(
+        "spotchange.answering.runtimes.onnx_graphs.exact_products", lambda: ("session.x64quantprecision", "1")
+    )
+    exact = open_runtime(eight_bits).encode(before, after)
+    np.testing.assert_array_equal(exact.heat, fast.heat)
+    np.testing.assert_array_equal(exact.features, fast.features)
+
+
+@pytest.mark.slow
+def test_even_an_image_of_nothing_has_an_answer(eight_bits: Path) -> None:
+    """All activations of a layer alike: there is no range to divide into steps."""
+    black = [Image.new("RGB", (48, 32))]
+    mine = open_runtime(eight_bits).encode(black, black)
+    reference = TorchRuntime(load_model(eight_bits)).encode(black, black)
+    np.testing.assert_allclose(mine.heat, reference.heat, atol=1e-3)
+
+
+def test_exact_products_are_asked_for_unless_the_cpu_has_dot_products(tmp_path: Path) -> None:
+    flags = tmp_path / "cpuinfo"
+    for text, value in (("flags : avx2 avx512_vnni", "0"), ("flags : avx2 avx_vnni", "0"), ("flags : avx2", "1")):
+        flags.write_text(text)
+        assert exact_products(flags) == ("session.x64quantprecision", value)
+    assert exact_products(tmp_path / "none")[1] == "1"

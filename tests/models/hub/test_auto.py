@@ -48,6 +48,27 @@ def test_there_and_back(make_settings: Callable, pictures: Callable, tmp_path: P
 
 
 @torch.no_grad()
+def test_weights_of_eight_bits_are_not_taken_for_numbers(
+    make_settings: Callable, pictures: Callable, tmp_path: Path
+) -> None:
+    from spotchange.models.build import build_model, settings_for
+    from spotchange.models.hub.auto import transformers
+
+    tokenizer = build_tokenizer()
+    settings = settings_for(make_settings(), tokenizer)
+    model = build_model(settings).eval()
+    preprocessor = Preprocessor(image_size=settings.vision.image_size)
+    parts = {"settings": settings, "tokenizer": tokenizer, "preprocessor": preprocessor}
+    save_model(tmp_path / "small", model=model, stored="int8", **parts)
+    wrapped = transformers.AutoModel.from_pretrained(tmp_path / "small").eval()
+    before, after = pictures(model, 2)
+    expected = load_model(tmp_path / "small").model.encode(before, after).tokens
+    torch.testing.assert_close(wrapped.encode(before, after).tokens, expected)
+    wrapped.save_pretrained(tmp_path / "again")
+    torch.testing.assert_close(load_model(tmp_path / "again").model.encode(before, after).tokens, expected)
+
+
+@torch.no_grad()
 def test_save_pretrained_writes_a_folder_that_load_opens(ours: Path, tmp_path: Path) -> None:
     from spotchange.models.hub.auto import SpotchangeConfig, SpotchangeModel
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from spotchange.errors import ModelError
+from spotchange.models.export.cpu import exact_products
 from spotchange.models.export.layout import DECODER_STEP, ENCODER
 
 Session = Any  # onnxruntime has no types
@@ -36,6 +37,7 @@ def open_session(path: Path, threads: int) -> Session:
     options.intra_op_num_threads = threads
     # Threads that wait by spinning take a third more of the CPU, and answer later where others want it too.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.add_session_config_entry(*exact_products())
     options.log_severity_level = 4  # what goes wrong is told in one line by us
     try:
         return onnxruntime.InferenceSession(os.fspath(path), options, providers=["CPUExecutionProvider"])

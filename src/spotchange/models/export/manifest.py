@@ -26,7 +26,7 @@ class OnnxManifest(Settings):
     """Everything a runtime must know of the graphs."""
 
     precision: Literal["float32", "int8"]
-    """What matrix products are computed in."""
+    """What linear layers multiply with; int8: weights of 8 bits with activations of 16."""
     opset: int
     versions: dict[str, str]
     """torch, onnx and onnxruntime that exported and checked the graphs."""

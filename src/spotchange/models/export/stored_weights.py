@@ -1,7 +1,8 @@
 """Weights stored once: the graphs' initializers are external data that lies in the folder's safetensors files.
 
 Safetensors keeps tensors as plain little-endian rows, which is what ONNX calls external data, so a graph needs only to
-know file, offset and length. What is stored in half precision is cast on load; the runtime folds the casts away.
+know file, offset and length. What is stored in half precision is cast on load; the runtime folds the casts away. What
+is stored in 8 bits is multiplied so (`eight_bit_products.py`).
 """
 
 from __future__ import annotations
@@ -14,9 +15,13 @@ import onnx_ir as ir
 
 from spotchange.errors import ModelError
 from spotchange.files import load_json
-from spotchange.models.weights.description import weight_files
+from spotchange.models.export.eight_bit_products import multiply_in_eight_bits
+from spotchange.models.weights.description import SCALE, weight_files
 
-_TYPES = {"F32": ir.DataType.FLOAT, "F16": ir.DataType.FLOAT16, "BF16": ir.DataType.BFLOAT16, "I64": ir.DataType.INT64}
+_TYPES = {
+    "F32": ir.DataType.FLOAT, "F16": ir.DataType.FLOAT16, "BF16": ir.DataType.BFLOAT16,
+    "I64": ir.DataType.INT64, "I8": ir.DataType.INT8,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -58,14 +63,20 @@ def point_to_stored(model: ir.Model, stored: dict[str, StoredTensor], folder: Pa
         if value.shape is None or tuple(value.shape) != tensor.shape:
             raise ModelError(f"{folder / tensor.file}: {name} has shape {tensor.shape}, the graph wants {value.shape}")
         files.add(tensor.file)
-        external = ir.ExternalTensor(
-            tensor.file, tensor.offset, tensor.length, tensor.type, name=name, shape=ir.Shape(tensor.shape),
-            base_dir=str(folder),
-        )  # fmt: skip
+        external = _external(name, tensor, folder)
         if tensor.type == value.dtype:
             value.const_value = external
             continue
-        kept = ir.Value(name=name, shape=ir.Shape(tensor.shape), type=ir.TensorType(tensor.type), const_value=external)
+        kept = _initializer(external)
+        if tensor.type == ir.DataType.INT8:
+            its_scale = stored[name.removeprefix("model.") + SCALE]  # there is one, or torch would not have loaded it
+            files.add(its_scale.file)
+            scale = _initializer(_external(name + SCALE, its_scale, folder))
+            multiply_in_eight_bits(model, value, kept, scale)
+            del model.graph.initializers[name]
+            model.graph.initializers[name] = kept
+            model.graph.initializers[name + SCALE] = scale
+            continue
         assert value.dtype is not None
         cast = ir.node("Cast", [kept], attributes={"to": value.dtype})
         cast.outputs[0].name = f"{name}.fp32"
@@ -77,6 +88,19 @@ def point_to_stored(model: ir.Model, stored: dict[str, StoredTensor], folder: Pa
     if casts:
         model.graph.insert_before(model.graph[0], casts)
     return files
+
+
+def _external(name: str, tensor: StoredTensor, folder: Path) -> ir.ExternalTensor:
+    return ir.ExternalTensor(
+        tensor.file, tensor.offset, tensor.length, tensor.type, name=name, shape=ir.Shape(tensor.shape),
+        base_dir=str(folder),
+    )  # fmt: skip
+
+
+def _initializer(external: ir.ExternalTensor) -> ir.Value:
+    return ir.Value(
+        name=external.name, shape=ir.Shape(external.shape), type=ir.TensorType(external.dtype), const_value=external
+    )
 
 
 def embedded_bytes(model: ir.Model) -> int:

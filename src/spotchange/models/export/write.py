@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import tempfile
 import warnings
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -17,10 +16,11 @@ from torch import Tensor, nn
 
 from spotchange.errors import MissingExtraError, ModelError
 from spotchange.files import atomic_path
+from spotchange.models.export.cpu import exact_products
 from spotchange.models.export.graphs import PairGraph, StepGraph, graphs_of, longest_sentence, past_shapes
 from spotchange.models.export.layout import DECODER_STEP, ENCODER
 from spotchange.models.export.manifest import Layer, OnnxManifest
-from spotchange.models.weights.description import sha256
+from spotchange.models.weights.description import SCALE, sha256
 from spotchange.models.weights.folder import load_model
 
 OPSET = 23  # the first with an attention operator
@@ -38,8 +38,11 @@ class Example:
     told: tuple[Tensor, ...]
 
 
-def export_onnx(folder: Path, *, int8: bool = False) -> OnnxManifest:
-    """Write both graphs and the manifest into a model folder; nothing is left of an export that fails."""
+def export_onnx(folder: Path) -> OnnxManifest:
+    """Write both graphs and the manifest into a model folder; nothing is left of an export that fails.
+
+    Matrices that the folder keeps in 8 bits are multiplied so, everything else in fp32.
+    """
     try:
         import onnx_ir as ir
         import onnxscript.optimizer  # noqa: F401 - its absence should be told before the model is loaded
@@ -49,7 +52,7 @@ def export_onnx(folder: Path, *, int8: bool = False) -> OnnxManifest:
     model: Any = loaded.model
     pair, step = graphs_of(model)
     example = _example(model, pair, step, pairs=2, words=3)
-    manifest = _manifest(model, example, int8)
+    manifest = _manifest(model, example, folder)
     encoder = _encoder(pair, example, manifest)
     decoder = _decoder_step(step, example, manifest)
     checksums: dict[str, str] = {}
@@ -59,14 +62,10 @@ def export_onnx(folder: Path, *, int8: bool = False) -> OnnxManifest:
             # The exporter writes down the lines of source that made each node, with their paths.
             ir.passes.common.ClearMetadataAndDocStringPass()(graph)
             ir.save(graph, path)
-            if int8 and name == ENCODER:
-                quantize(path)
-                files = set()
             checksums[name] = sha256(path)
             checksums |= {file: sha256(folder / file) for file in files}
         differences = _compare(model, pair, step, new_encoder, new_decoder, manifest)
-        if not int8:
-            _refuse_unequal(differences, folder)
+        _refuse_unequal(differences, folder)
     manifest = manifest.model_copy(update={"sha256": checksums, "largest_difference": differences})
     manifest.write(folder)
     return manifest
@@ -96,8 +95,11 @@ def _visual_from(model: Any, seen: tuple[Tensor, ...]) -> int:
     return 3 if model.change_head is not None else 2
 
 
-def _manifest(model: Any, example: Example, int8: bool) -> OnnxManifest:
+def _manifest(model: Any, example: Example, folder: Path) -> OnnxManifest:
+    from spotchange.models.export.stored_weights import stored_tensors
+
     heat, features = example.seen[:2]
+    int8 = any(name.endswith(SCALE) for name in stored_tensors(folder))
     first = _visual_from(model, example.seen)
     visual = example.seen[first::2]
     return OnnxManifest(
@@ -213,8 +215,10 @@ def _compare(
 def _session(path: Path) -> Any:
     import onnxruntime
 
+    options = onnxruntime.SessionOptions()
+    options.add_session_config_entry(*exact_products())
     try:
-        return onnxruntime.InferenceSession(os.fspath(path), providers=["CPUExecutionProvider"])
+        return onnxruntime.InferenceSession(os.fspath(path), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime's errors share no base
         reason = " ".join(str(error).split())[:200]
         raise ModelError(f"this model cannot be exported to ONNX: onnxruntime refuses it: {reason}") from error
@@ -228,40 +232,3 @@ def _refuse_unequal(differences: dict[str, float], folder: Path) -> None:
     apart = [name for name, value in differences.items() if not value <= AGREEMENT]
     if apart:
         raise ModelError(f"the export of {folder} does not agree with torch: {', '.join(apart)}; nothing was written")
-
-
-def quantize(path: Path) -> None:
-    """Replace the graph by its int8 form, which carries its own weights: matrix products of the encoder only.
-
-    Weights are symmetric with a scale per output channel, activations unsigned with a scale per product (dynamic
-    quantization): nothing has to be calibrated on data. Convolutions, attention and norms stay in fp32.
-    """
-    import onnx
-    import onnxruntime
-    from onnxruntime.quantization import QuantType, quantize_dynamic
-
-    logging.getLogger().addFilter(_is_not_advice)
-    try:
-        with tempfile.TemporaryDirectory(dir=path.parent, prefix=".int8.") as work:
-            folded, plain = Path(work) / "folded.onnx", Path(work) / "plain.onnx"
-            options = onnxruntime.SessionOptions()
-            # Only constants are folded: casts and transposed copies of the stored weights.
-            options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
-            options.optimized_model_filepath = str(folded)
-            onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-            model = onnx.load(str(folded))
-            del model.graph.value_info[:]  # the quantizer infers shapes again, and trips over the exporter's
-            onnx.save(model, str(plain))
-            quantize_dynamic(
-                str(plain), str(path), per_channel=True, weight_type=QuantType.QInt8, op_types_to_quantize=["MatMul"]
-            )
-    except Exception as error:  # neither library's errors share a base
-        reason = " ".join(str(error).split())[:200]
-        raise ModelError(f"this model cannot be quantized: {reason}") from error
-    finally:
-        logging.getLogger().removeFilter(_is_not_advice)
-
-
-def _is_not_advice(record: logging.LogRecord) -> bool:
-    """The quantizer recommends on the root logger what has just been done."""
-    return "pre-processing before quantization" not in record.getMessage()

@@ -9,6 +9,7 @@ never pays for it. Who does not import it says `trust_remote_code=True`: a model
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -30,12 +31,16 @@ from spotchange.models.interface import DecodingOptions, Generated, VisualState
 from spotchange.models.vision.preprocess import Preprocessor
 from spotchange.models.weights.description import (
     AUTO_MAP,
+    INDEX,
     MODEL_TYPE,
     REMOTE_CODE,
     REMOTE_FILE,
+    SCALE,
     ModelDescription,
     as_json,
+    weight_files,
 )
+from spotchange.models.weights.folder import read_weights
 from spotchange.models.weights.transformers_import import import_transformers
 
 transformers: Any = import_transformers()
@@ -126,7 +131,11 @@ class SpotchangeModel(transformers.PreTrainedModel):  # type: ignore[misc]
     def from_pretrained(cls, name: Any, *arguments: Any, **options: Any) -> Any:
         """As transformers does; the tokenizer comes along, so that `save_pretrained` can write it again."""
         asked = dict(options)
-        loaded = super().from_pretrained(name, *arguments, **options)
+        if name is not None and (state := _eight_bit_state(name, asked)) is not None:
+            config = options.pop("config", None) or SpotchangeConfig.from_pretrained(name, **_hub_options(asked))
+            loaded = super().from_pretrained(None, *arguments, config=config, state_dict=state, **options)
+        else:
+            loaded = super().from_pretrained(name, *arguments, **options)
         model = loaded[0] if isinstance(loaded, tuple) else loaded
         if name is not None:
             model._texts = _companions(name, asked)
@@ -179,6 +188,17 @@ def _companions(name: str | os.PathLike[str], options: dict[str, Any]) -> dict[s
         if path is not None:
             found[file] = Path(path).read_text(encoding="utf-8")
     return found
+
+
+def _eight_bit_state(name: str | os.PathLike[str], options: dict[str, Any]) -> dict[str, Tensor] | None:
+    """Weights in fp32 where a folder keeps some in 8 bits, which transformers would take for the weights themselves."""
+    fetch = functools.partial(transformers.utils.cached_file, name, **_hub_options(options))
+    index = fetch(INDEX, _raise_exceptions_for_missing_entries=False)
+    if index is None or not any(each.endswith(SCALE) for each in load_json(Path(index).read_bytes())["weight_map"]):
+        return None
+    for file in weight_files(Path(index).parent):
+        fetch(file)
+    return {f"model.{each}": value.float() for each, value in read_weights(Path(index).parent).items()}
 
 
 def _parts(texts: dict[str, str], settings: ModelSettings) -> tuple[Tokenizer, Preprocessor]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 MODEL_TYPE = "spotchange"
 INDEX = "model.safetensors.index.json"
+SCALE = ".scale"  # ends the name of the tensor that scales a matrix of 8 bits
 MODEL_FILES = (
     "config.json", "preprocessor_config.json", "tokenizer.json", INDEX, "model*.safetensors",
     "recipe.yaml", "README.md", "calibration.json", "familiarity.safetensors", "reliability.svg",

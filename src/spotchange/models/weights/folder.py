@@ -1,8 +1,8 @@
 """Model folders: everything a trained model is, in files that other tools can read too.
 
 `config.json` (architecture), `model*.safetensors` with an index that names every tensor's file and every
-file's checksum, `tokenizer.json`, `preprocessor_config.json`, and whatever text the maker adds
-(`recipe.yaml`, `README.md`, `calibration.json`).
+file's checksum (some matrices in 8 bits: `eight_bits.py`), `tokenizer.json`, `preprocessor_config.json`, and whatever
+text the maker adds (`recipe.yaml`, `README.md`, `calibration.json`).
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from spotchange.models.weights.description import (
     MODEL_TYPE,
     REMOTE_CODE,
     REMOTE_FILE,
+    SCALE,
     ModelDescription,
     as_json,
     check_sum,
@@ -38,12 +39,17 @@ from spotchange.models.weights.description import (
     sha256,
     weight_files,
 )
+from spotchange.models.weights.eight_bits import block_matrices, quantized, restored
 
 if TYPE_CHECKING:
     from PIL import Image
     from tokenizers import Tokenizer
 
-_STORED = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+EIGHT_BITS = "int8"
+_STORED = {
+    "float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16,
+    EIGHT_BITS: torch.float16,  # of what is not a large matrix
+}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +79,8 @@ def save_model(
 
     Args:
         texts: further files by name, such as `recipe.yaml` or `README.md`.
-        stored: float32, float16 or bfloat16: how weights lie on disk; they load as float32 again.
+        stored: float32, float16, bfloat16 or int8 (matrices of the encoder's blocks, the rest float16): how weights
+            lie on disk; they load as float32 again.
         keep_text_encoder: False leaves the text transformer out, for models that only caption.
     """
     state = {name: value.detach() for name, value in model.state_dict().items()}
@@ -83,6 +90,8 @@ def save_model(
     if not keep_text_encoder:
         settings = settings.model_copy(update={"text": settings.text.model_copy(update={"encoder": False})})
         state = {k: v for k, v in state.items() if not k.startswith("text_encoder.") and k != "logit_scale"}
+    if stored == EIGHT_BITS:
+        state = quantized(state, block_matrices(model))
     with new_folder(Path(folder)) as fresh:
         write_weights(fresh, state, stored=_STORED[stored], max_shard_bytes=max_shard_bytes)
         write_text(fresh / "config.json", as_json(config_of(settings_for(settings, tokenizer))))
@@ -139,7 +148,8 @@ def write_weights(folder: Path, state: dict[str, Tensor], *, stored: torch.dtype
     shards: list[dict[str, Tensor]] = [{}]
     filled = total = 0
     for name, value in state.items():
-        value = value.to("cpu", stored if value.is_floating_point() else value.dtype).contiguous()
+        kept = not value.is_floating_point() or name.endswith(SCALE)
+        value = value.to("cpu", value.dtype if kept else stored).contiguous()
         if shards[-1] and filled + value.nbytes > max_shard_bytes:
             shards.append({})
             filled = 0
@@ -160,7 +170,7 @@ def write_weights(folder: Path, state: dict[str, Tensor], *, stored: torch.dtype
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:
-    """All tensors, as stored; files are checked against the index where there is one."""
+    """All tensors, as stored but for those of 8 bits; files are checked against the index where there is one."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
@@ -173,7 +183,7 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
         except (SafetensorError, OSError) as error:
             raise ModelError(f"{path} is not a complete safetensors file: {error}") from error
     # transformers' save_pretrained puts the wrapper's name in front
-    return {name.removeprefix("model."): value for name, value in state.items()}
+    return restored({name.removeprefix("model."): value for name, value in state.items()}, source=str(folder))
 
 
 def check_state(model: nn.Module, state: dict[str, Tensor], *, source: str) -> None:
