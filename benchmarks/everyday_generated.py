@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import time
 from collections import Counter
 from pathlib import Path
@@ -32,7 +33,8 @@ SPOKEN = {noun: phrase(Name(noun=noun, certainty=1.0), "") for noun in TREE.name
 
 def said_nouns(caption: str) -> list[str]:
     """Nouns of the tree that a sentence says, the longest reading first; "something" is none."""
-    found, rest = [], f" {caption} "
+    # An orange is a noun, something orange is none.
+    found, rest = [], re.sub(r"\b(something|now) orange\b", r"\1", f" {caption} ")
     for noun, words in sorted(SPOKEN.items(), key=lambda each: -len(each[1])):
         if words != "something" and f" {words} " in rest:
             found.append(noun)
