@@ -150,6 +150,7 @@ def _connected(options: ClusterOptions) -> Iterator[None]:
     """A cluster for the time of the block; one that this program is connected to already is used and kept."""
     # Ray prints what dies on stdout, where only results belong; a run says itself what became of every pair.
     os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".*")
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # its core warns of every pool that may restart workers
     import ray
     import ray.data
 
