@@ -125,6 +125,15 @@ def test_score_files(run: Any, tmp_path: Path, text: str) -> None:
         ["generate", "--out", "x", "--pairs", "4", "--seed", str(10**30)],
         ["generate", "--out", "x", "--pairs", "4", "--start", str(10**30)],
         ["generate", "--out", "x", "--pairs", str(10**18)],
+        *(
+            ["generate", "--world", "everyday", "--out", "x", "--pairs", "4", option, value]
+            for option, value in (
+                ("--seed", str(2**63 - 1)),
+                ("--pairs", "0"),
+                ("--pairs", "-3"),
+                ("--size", "8000x8000"),
+            )
+        ),
         ["generate", "--out", "a.png/x", "--pairs", "4", "--size", "48x32", "--quality", "fast", "--device", "cpu"],
         ["data", "check", LONG],
         ["data", "preview", "nowhere", "--out", "x.png", "--seed", "-5"],

@@ -10,6 +10,8 @@ from spotchange.errors import InputError
 
 SIDE = 288  # of the pictures, unless --size says otherwise
 PAIRS = 1000  # where no number is given
+LARGEST_SIDE = 4096
+LARGEST_SEED = (2**63 - 1) // 4  # every split has a seed of its own, made from this one
 
 
 def everyday_split(
@@ -33,6 +35,12 @@ def everyday_split(
     wanted = parse_size(size) if size != "480x320" else {"width": SIDE, "height": SIDE}
     if wanted["width"] != wanted["height"] or wanted["width"] % 16:
         raise InputError(f"everyday pictures are square and a multiple of 16 pixels wide, not {size}")
+    if wanted["width"] > LARGEST_SIDE:
+        raise InputError(f"everyday pictures are at most {LARGEST_SIDE} pixels wide, not {size}")
+    if seed > LARGEST_SEED:
+        raise InputError(f"--seed {seed} is too large", hint=f"at most {LARGEST_SEED}")
+    if pairs is not None and pairs < 1:
+        raise InputError(f"--pairs {pairs} is no number of pairs to write")
     folder = bundled_library() if library is None else library
     began = time.perf_counter()
     things = read_library(folder, split="train" if split == "train" else "held-out", device=pick_device(device))
