@@ -1,6 +1,6 @@
 """What captions cost on onnxruntime and on torch, side by side on this machine, with ratios.
 
-    python benchmarks/runtime_cost.py [--int8 FOLDER] [--pairs 64] [--threads 2] [--repeats 5] [--serve]
+    python benchmarks/runtime_cost.py [--other FOLDER] [--pairs 64] [--threads 2] [--repeats 5] [--serve]
     python benchmarks/runtime_cost.py --grid 1x1 2x1 1x2 2x2    threads of onnxruntime x callers at the same time
     python benchmarks/runtime_cost.py --product                 the encoder's matrix products alone: what no graph beats
 
@@ -36,7 +36,7 @@ WANTED = {"cold": 0.9, "one_more": 0.10, "pairs_per_second": 10.0, "memory_mib":
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="bundled")
-    parser.add_argument("--int8", help="a folder exported with --int8, as a third column")
+    parser.add_argument("--other", help="another exported folder, such as one with fp16 weights, as a third column")
     parser.add_argument("--pairs", type=int, default=64)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--repeats", type=int, default=5)
@@ -62,8 +62,8 @@ def main() -> None:
         grid(options)
         return
     systems = {"onnx": (options.model, "onnx"), "torch": (options.model, "torch")}
-    if options.int8:
-        systems["int8"] = (options.int8, "onnx")
+    if options.other:
+        systems["other"] = (options.other, "onnx")
     found: dict[str, dict[str, list[float]]] = {name: {} for name in systems}
     for _ in range(options.repeats):
         for name, (model, runtime) in systems.items():
@@ -213,11 +213,11 @@ def report(found: dict[str, dict[str, list[float]]]) -> None:
     middle: dict[str, dict[str, Any]] = {
         name: {key: statistics.median(each) for key, each in values.items()} for name, values in found.items()
     }
-    print(f"{'':18}" + "".join(f"{name:>10}" for name in middle) + "    wanted   onnx/torch   int8/torch")
+    print(f"{'':18}" + "".join(f"{name:>10}" for name in middle) + "    wanted   onnx/torch  other/torch")
     for key, torch_value in middle["torch"].items():
         cells = "".join(f"{middle[name][key]:10.2f}" for name in middle)
         ratios = ""
-        for name in ("onnx", "int8"):
+        for name in ("onnx", "other"):
             if name in middle:
                 better = (
                     middle[name][key] / torch_value if key == "pairs_per_second" else torch_value / middle[name][key]

@@ -8,7 +8,7 @@ more of two cores. `--part 1/4` looks at every fourth pair, for several processe
 data, several `--results` are only summed up.
 
 Prints one JSON object and exits with 1 unless captions agree on 99.9 % of the pairs, scores and heat to 1e-3 and
-boxes to one pixel. `--against FOLDER` compares another export of the same weights (int8) with torch, without a verdict.
+boxes to one pixel. `--against FOLDER` compares the export of another folder with torch, without a verdict.
 """
 
 from __future__ import annotations

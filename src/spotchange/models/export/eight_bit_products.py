@@ -23,7 +23,7 @@ def multiply_in_eight_bits(model: ir.Model, weight: ir.Value, stored: ir.Value, 
     model.opset_imports[_RUNTIME] = 1
     middle, finer = _constant(graph, _MIDDLE, np.uint8(128)), _constant(graph, _FINER, np.float32(1 / 255))
     assert scale.shape is not None
-    zeros = _constant(graph, f"{stored.name}.zero", np.zeros(int(scale.shape[0]), np.int8))
+    zeros = _constant(graph, f"{stored.name}.zero", np.zeros(scale.shape.numpy(), np.int8))
     for layer, place in list(weight.uses()):
         if layer.op_type != "Gemm" or place != 1 or layer.attributes.get_int("transB", 0) != 1:
             raise ModelError(f"this model cannot be exported to ONNX: {stored.name} has 8 bits and no linear layer")
@@ -49,7 +49,7 @@ def multiply_in_eight_bits(model: ir.Model, weight: ir.Value, stored: ir.Value, 
         nodes = [turned, high, near, rest, fine_step, low, coarse, fine, total]
         for number, output in enumerate(each for node in nodes for each in node.outputs):
             output.name = f"{y.name}.{number}"
-        total.outputs[0].shape, total.outputs[0].dtype = y.shape, y.dtype
+        total.outputs[0].shape, total.outputs[0].type = y.shape, y.type
         graph.insert_before(layer, nodes)
         ir.convenience.replace_all_uses_with(y, total.outputs[0])
         graph.remove(layer, safe=True)
@@ -58,7 +58,8 @@ def multiply_in_eight_bits(model: ir.Model, weight: ir.Value, stored: ir.Value, 
 def _constant(graph: ir.Graph, name: str, values: object) -> ir.Value:
     if name not in graph.initializers:
         tensor = ir.tensor(np.array(values), name=name)
+        shape = ir.Shape(tensor.numpy().shape)
         graph.initializers[name] = ir.Value(
-            name=name, shape=tensor.shape, type=ir.TensorType(tensor.dtype), const_value=tensor
+            name=name, shape=shape, type=ir.TensorType(tensor.dtype), const_value=tensor
         )
     return graph.initializers[name]
