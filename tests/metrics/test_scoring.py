@@ -141,3 +141,9 @@ def test_scores_do_not_depend_on_the_hash_seed() -> None:
 def test_metrics_load_no_torch() -> None:
     code = "import sys, spotchange.metrics; assert not {'torch', 'transformers', 'numba'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_corpus_of_one_word_has_grams_of_one_order_only() -> None:
+    result = score({"a": "cube"}, {"a": ["cube"]}, meteor=False)
+    assert result.corpus["BLEU-1"] == pytest.approx(1, abs=1e-6)
+    assert result.corpus["ROUGE-L"] == 1.0

@@ -85,7 +85,7 @@ class SentenceTable:
         left_in_sentence = np.repeat(self.word_start[1:], self.lengths) - np.arange(len(self.words))
         following = np.zeros((MAX_ORDER, len(self.words)), dtype=np.int32)  # 0: past the end of the sentence
         for step in range(MAX_ORDER):
-            following[step, : len(self.words) - step] = self.words[step:] + 1
+            following[step, : max(0, len(self.words) - step)] = self.words[step:] + 1
             following[step] *= left_in_sentence > step
         place, differs = _lexical_order(following, self.vocabulary_size + 1)
         tables = []
