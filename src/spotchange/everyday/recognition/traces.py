@@ -21,7 +21,9 @@ class Traces:
         scale = min(1.0, _WORKING / max(mask.shape))
         size = (max(8, round(mask.shape[1] * scale)), max(8, round(mask.shape[0] * scale)))
         self.size, self._area = size, mask.size
-        self.pictures = [cv2.resize(each, size, interpolation=cv2.INTER_AREA) for each in (before, after)]
+        self.pictures: list[Pixels] = [
+            np.asarray(cv2.resize(each, size, interpolation=cv2.INTER_AREA), np.uint8) for each in (before, after)
+        ]
         self.mask: Mask = cv2.resize(mask.view(np.uint8), size, interpolation=cv2.INTER_AREA) > 0
         self._sums = cv2.integral(self.mask.view(np.uint8))
         self._total = max(1, int(self.mask.sum()))
