@@ -36,7 +36,7 @@ SENTENCES = ("the small red metal cube left of the big ball is gone", "there is 
 def make_features(folder: Path, facts: FeatureFacts) -> None:
     """Random features of a few scenes."""
     rng = np.random.default_rng(1)
-    cells, channels = facts.picture_shape
+    cells, channels = facts.image_shape
     rows = []
     for scene in range(SCENES):
         for kind in (0, 1):

@@ -1,8 +1,8 @@
-"""Does the heat map point at what changed in Blender's pictures? Their true masks come from our renderer's ids.
+"""Does the heat map point at what changed in Blender's images? Their true masks come from our renderer's ids.
 
     python benchmarks/blender_pointing.py [--model bundled] [--scenes FOLDER]
 
-FOLDER holds Blender's pictures and `scenes.jsonl`, as for `fidelity.py`. Prints the share over all pairs and over the
+FOLDER holds Blender's images and `scenes.jsonl`, as for `fidelity.py`. Prints the share over all pairs and over the
 second half by id, which no constant was ever fitted on.
 """
 
@@ -41,9 +41,7 @@ def main() -> None:
     arguments = parser.parse_args()
     scenes = read_rows(arguments.scenes)
     ids = np.asarray(
-        render(
-            batch_of(scenes), width=SIZE[0], height=SIZE[1], device="cpu", pictures=(BEFORE, AFTER), quality="fast"
-        ).ids
+        render(batch_of(scenes), width=SIZE[0], height=SIZE[1], device="cpu", views=(BEFORE, AFTER), quality="fast").ids
     )
     rows = {row.id: row for row in read_manifest(arguments.scenes / "metadata.jsonl") if row.change_type != "none"}
     captioner = spotchange.load(arguments.model)

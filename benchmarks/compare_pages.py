@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from spotchange.comparison import Comparison, ComparisonOptions, compare, read_picture
+from spotchange.comparison import Comparison, ComparisonOptions, compare, read_raster
 from spotchange.comparison.layout.regions import around, bounds
 
 # What an honest answer from pixels alone can be called. A removed or hidden thing is gone either way; over another
@@ -106,7 +106,7 @@ def read_as_words(record: dict[str, Any], result: Comparison) -> bool:
 
 
 def judge(record: dict[str, Any], folder: Path) -> dict[str, Any] | None:
-    before, after = (read_picture(folder / f"{record['name']}_{side}.png") for side in ("before", "after"))
+    before, after = (read_raster(folder / f"{record['name']}_{side}.png") for side in ("before", "after"))
     result = compare(before, after)
     if result.identical:
         return None

@@ -3,9 +3,9 @@
     python benchmarks/data_speed.py                      # about two minutes on two idle cores
     python benchmarks/data_speed.py --speed-pairs 300 --memory-pairs 2000 8000
 
-Speed: pairs of 480x320 JPEG pictures brought to 224x224, decoded from files, read from the decoded cache, streamed
+Speed: pairs of 480x320 JPEG images brought to 224x224, decoded from files, read from the decoded cache, streamed
 from tar shards. Memory: the peak of a process that opens a set and reads two thousand pairs from it, for sets of two
-sizes; each is measured in a process of its own, with pictures so small that the set's rows are what could grow.
+sizes; each is measured in a process of its own, with images so small that the set's rows are what could grow.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ BATCH = 128
 
 
 def make_set(folder: Path, pairs: int, size: tuple[int, int], distinct: int) -> Path:
-    """A set of `pairs` change and distractor rows over `distinct` scenes' pictures of photographic detail."""
+    """A set of `pairs` change and distractor rows over `distinct` scenes' images of photographic detail."""
     images = folder / "train" / "images"
     images.mkdir(parents=True)
     chance = np.random.default_rng(0)
     for scene in range(distinct):
         for kind in ("before", "after", "same"):
             coarse = chance.integers(0, 256, (24, 36, 3), dtype=np.uint8)
-            picture = Image.fromarray(coarse).resize(size, Image.Resampling.BICUBIC)
-            picture.save(images / f"{scene}_{kind}.jpg", quality=90)
+            image = Image.fromarray(coarse).resize(size, Image.Resampling.BICUBIC)
+            image.save(images / f"{scene}_{kind}.jpg", quality=90)
     write_rows(folder / "train" / "metadata.jsonl", _rows(pairs, distinct))
     return folder
 
@@ -72,7 +72,7 @@ def measure_speed(pairs: int, seconds: float) -> Iterator[str]:
         folder = make_set(Path(place) / "set", pairs, (480, 320), distinct=pairs // 2)
         sizes = [path.stat().st_size for path in (folder / "train" / "images").iterdir()]
         yield f"pictures: 480x320 JPEG of {np.mean(sizes) / 1000:.0f} kB on average, to {SIDE}x{SIDE}"
-        # A change and its distractor share the picture before, which is decoded once.
+        # A change and its distractor share the image before, which is decoded once.
         watch = Stopwatch()
         source = open_source(folder, SIDE)
         yield watch.report("decoding JPEG files into the cache, 2 threads", pairs)
@@ -112,8 +112,8 @@ def _decode_shards(shards: list[Path]) -> int:
     count = 0
     with ThreadPoolExecutor(2) as pool:
         while window := list(islice(pairs, 64)):
-            pictures = [content for pair in window for content in (pair.before, pair.after)]
-            count += sum(1 for _ in pool.map(lambda content: squash(read_image(content), SIDE), pictures)) // 2
+            images = [content for pair in window for content in (pair.before, pair.after)]
+            count += sum(1 for _ in pool.map(lambda content: squash(read_image(content), SIDE), images)) // 2
     return count
 
 

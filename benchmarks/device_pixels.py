@@ -1,4 +1,4 @@
-"""How far the pictures that a GPU draws lie from the CPU's, and whether both draw the same scenes.
+"""How far the images that a GPU draws lie from the CPU's, and whether both draw the same scenes.
 
 python benchmarks/device_pixels.py --scenes 64
 
@@ -45,12 +45,12 @@ def main() -> None:
         gpu = render(here, width=width, height=height, quality=quality, device=options.device)
         drawn = torch.as_tensor(gpu.images).cpu().numpy()
         apart = np.abs(np.asarray(cpu.images).astype(int) - drawn.astype(int))
-        pictures = apart.reshape(-1, 3 * width * height)
+        images = apart.reshape(-1, 3 * width * height)
         ids = np.asarray(cpu.ids) != torch.as_tensor(gpu.ids).cpu().numpy()
         print(
-            f"{quality} {options.size}, {len(pictures)} pictures: {100 * (apart > 2).mean():.5f} % of values differ by"
+            f"{quality} {options.size}, {len(images)} pictures: {100 * (apart > 2).mean():.5f} % of values differ by"
             f" more than 2 levels, largest {apart.max()}; equal {100 * (apart == 0).mean():.2f} %;"
-            f" pictures with any such value {100 * (pictures > 2).any(1).mean():.0f} %;"
+            f" pictures with any such value {100 * (images > 2).any(1).mean():.0f} %;"
             f" ids differ {100 * ids.mean():.5f} %"
         )
 

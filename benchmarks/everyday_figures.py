@@ -36,10 +36,10 @@ def raw_scores(model: Any, loaded: Any, stream: EverydayStream, pairs: int) -> d
         kinds = model.change_logits(state).float()
         heat = model.heatmap(state).float()
         maps = heat.cpu().numpy()
-        windows = np.array([[hot_window(maps[pair, picture]) for picture in range(2)] for pair in range(len(maps))])
-        pictures = torch.stack([before, after], dim=1).flatten(0, 1)
-        boxes = torch.as_tensor(windows, dtype=torch.float32, device=pictures.device).flatten(0, 1)
-        nouns, colours = model.name_windows(cut_windows(pictures, boxes, size=WINDOW))
+        windows = np.array([[hot_window(maps[pair, image]) for image in range(2)] for pair in range(len(maps))])
+        images = torch.stack([before, after], dim=1).flatten(0, 1)
+        boxes = torch.as_tensor(windows, dtype=torch.float32, device=images.device).flatten(0, 1)
+        nouns, colours = model.name_windows(cut_windows(images, boxes, size=WINDOW))
         hottest = heat.flatten(1).argmax(dim=1)
         on_it = batch.change_mask.flatten(1).gather(1, hottest[:, None])[:, 0]
         values = {
@@ -63,20 +63,20 @@ def noun_chances(raw: dict[str, np.ndarray], temperature: float = 1.0) -> tuple[
     chances, truth = [], []
     scores = raw["nouns"].astype(np.float32) / temperature
     scores -= scores.max(axis=-1, keepdims=True)
-    by_picture = np.exp(scores)
-    by_picture /= by_picture.sum(axis=-1, keepdims=True)
+    by_image = np.exp(scores)
+    by_image /= by_image.sum(axis=-1, keepdims=True)
     for pair, kind in enumerate(raw["kind"]):
         if kind < 1 or not raw["placed"][pair] or raw["noun"][pair].max() >= len(everyday_nouns().names):
             continue
         name = KINDS[kind]
         if name == "replace":
-            for picture in range(2):
-                if raw["noun"][pair, picture] >= 0:
-                    chances.append(by_picture[pair, picture])
-                    truth.append(raw["noun"][pair, picture])
+            for image in range(2):
+                if raw["noun"][pair, image] >= 0:
+                    chances.append(by_image[pair, image])
+                    truth.append(raw["noun"][pair, image])
             continue
         shown = SHOWN.get(name, (True, True))
-        seen = [by_picture[pair, picture] for picture in range(2) if shown[picture]]
+        seen = [by_image[pair, image] for image in range(2) if shown[image]]
         chances.append(np.mean(seen, axis=0))
         truth.append(raw["noun"][pair].max())
     return np.array(chances), np.array(truth)

@@ -1,4 +1,4 @@
-"""Whoever answers everyday pictures, on generated pairs of held-out things: change, kind, place, names.
+"""Whoever answers everyday images, on generated pairs of held-out things: change, kind, place, names.
 
 python benchmarks/everyday_generated.py make OUT --library LIBRARY --nouns known --pairs 420 --seed 23
 python benchmarks/everyday_generated.py judge DATASET [--model everyday] [--out FILE.jsonl] [--library LIBRARY]

@@ -45,8 +45,8 @@ def signs_of(before: np.ndarray, after: np.ndarray, eyes: Recognisers) -> Signs:
     """As `answering/photos.py` computes them."""
     verdict = judge_photos(before, after, ())
     whole = whole_signs(before, after, verdict)
-    pictures = (Image.fromarray(before), Image.fromarray(verdict.after))
-    account = Account(*pictures, verdict.mask, verdict.findings, eyes, whole)
+    images = (Image.fromarray(before), Image.fromarray(verdict.after))
+    account = Account(*images, verdict.mask, verdict.findings, eyes, whole)
     return whole | place_signs(account.traces, account.places())
 
 
@@ -58,9 +58,9 @@ def signs(options: argparse.Namespace) -> None:
     while len(cases) < options.pairs:
         scenes = draw_scenes(library, torch.arange(number, number + AT_ONCE), seed=options.seed, shares=DRAWN)
         number += AT_ONCE
-        pictures = compose(library, scenes, side=288)
-        pixels = pictures.pixels.permute(0, 1, 3, 4, 2).numpy()
-        for place, facts in enumerate(facts_of(library, scenes, pictures)):
+        images = compose(library, scenes, side=288)
+        pixels = images.pixels.permute(0, 1, 3, 4, 2).numpy()
+        for place, facts in enumerate(facts_of(library, scenes, images)):
             if visible(facts):
                 ground = library.background_rows[int(scenes.background[place])]["id"]
                 cases.append((signs_of(*pixels[place].copy(), eyes), facts["kind"], ground))

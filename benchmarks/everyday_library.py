@@ -31,21 +31,21 @@ _ROOMS = {"train": 320, "held-out": 80}
 _PATCHES = {"train": 420, "held-out": 80}
 
 
-class Pictures:
-    """Encoded pictures one after the other in a file."""
+class ImageBatch:
+    """Encoded images one after the other in a file."""
 
     def __init__(self, path: Path) -> None:
         self.file = path.open("wb")
 
-    def put(self, picture: Image.Image, *, side: int, quality: int) -> tuple[list[int], float]:
+    def put(self, image: Image.Image, *, side: int, quality: int) -> tuple[list[int], float]:
         """Where it lies, and its width / height."""
-        picture = picture.copy()
-        picture.thumbnail((side, side), Image.Resampling.LANCZOS)
+        image = image.copy()
+        image.thumbnail((side, side), Image.Resampling.LANCZOS)
         buffer = io.BytesIO()
-        picture.save(buffer, "WEBP", quality=quality, alpha_quality=60, method=4)
+        image.save(buffer, "WEBP", quality=quality, alpha_quality=60, method=4)
         at = [self.file.tell(), len(buffer.getvalue())]
         self.file.write(buffer.getvalue())
-        return at, round(picture.width / picture.height, 4)
+        return at, round(image.width / image.height, 4)
 
 
 def permissive(row: Row) -> bool:
@@ -53,26 +53,26 @@ def permissive(row: Row) -> bool:
     return bool(row["permissive"]) and "SA" not in row["licence"]
 
 
-def cropped(picture: Image.Image) -> Image.Image | None:
+def cropped(image: Image.Image) -> Image.Image | None:
     """To what is seen; None for next to nothing."""
-    picture = picture.convert("RGBA")
-    down, across = np.nonzero(np.asarray(picture)[..., 3] > 8)
+    image = image.convert("RGBA")
+    down, across = np.nonzero(np.asarray(image)[..., 3] > 8)
     if len(down) < 64 or min(np.ptp(down), np.ptp(across)) < 12:
         return None
-    return picture.crop((int(across.min()), int(down.min()), int(across.max()) + 1, int(down.max()) + 1))
+    return image.crop((int(across.min()), int(down.min()), int(across.max()) + 1, int(down.max()) + 1))
 
 
 def fifth(name: str) -> bool:
     return int(hashlib.sha256(name.encode()).hexdigest(), 16) % 5 == 0
 
 
-def sprites(folder: Path, names: dict[str, str], tiles: Pictures) -> Iterator[Row]:
+def sprites(folder: Path, names: dict[str, str], tiles: ImageBatch) -> Iterator[Row]:
     for row in map(json.loads, (folder / "objects.jsonl").read_text(encoding="utf-8").splitlines()):
         held, views = row["split"] != "train", []
         for number, view in enumerate(row["views"]):
-            picture = None if held and number % 2 else cropped(Image.open(folder / view["file"]))
-            if picture is not None:
-                at, aspect = tiles.put(picture, side=112, quality=70)
+            image = None if held and number % 2 else cropped(Image.open(folder / view["file"]))
+            if image is not None:
+                at, aspect = tiles.put(image, side=112, quality=70)
                 views.append({"at": at, "aspect": aspect})
         if views:
             yield {
@@ -87,16 +87,16 @@ def sprites(folder: Path, names: dict[str, str], tiles: Pictures) -> Iterator[Ro
             }
 
 
-def single(picture: Image.Image, tiles: Pictures, *, side: int = 128, quality: int = 72, **values: Any) -> Row | None:
+def single(image: Image.Image, tiles: ImageBatch, *, side: int = 128, quality: int = 72, **values: Any) -> Row | None:
     """A thing with one view."""
-    shown = cropped(picture)
+    shown = cropped(image)
     if shown is None:
         return None
     at, aspect = tiles.put(shown, side=side, quality=quality)
     return {**values, "colour": main_colour(np.asarray(shown)), "views": [{"at": at, "aspect": aspect}]}
 
 
-def cutouts(folder: Path, names: dict[str, str], tiles: Pictures) -> Iterator[Row | None]:
+def cutouts(folder: Path, names: dict[str, str], tiles: ImageBatch) -> Iterator[Row | None]:
     for row in map(json.loads, (folder / "cutouts.jsonl").read_text(encoding="utf-8").splitlines()):
         if permissive(row):
             yield single(
@@ -114,7 +114,7 @@ def cutouts(folder: Path, names: dict[str, str], tiles: Pictures) -> Iterator[Ro
             )
 
 
-def furniture(folder: Path, nouns: dict[str, list[str]], tiles: Pictures) -> Iterator[Row | None]:
+def furniture(folder: Path, nouns: dict[str, list[str]], tiles: ImageBatch) -> Iterator[Row | None]:
     by_name = {name: noun for noun, names in nouns.items() for name in names}
     for catalogue in sorted(folder.iterdir()):
         models: dict[int, dict[str, str]] = {}
@@ -140,7 +140,7 @@ def furniture(folder: Path, nouns: dict[str, list[str]], tiles: Pictures) -> Ite
             )
 
 
-def emoji(folder: Path, nouns: dict[str, list[str]], tiles: Pictures) -> Iterator[Row | None]:
+def emoji(folder: Path, nouns: dict[str, list[str]], tiles: ImageBatch) -> Iterator[Row | None]:
     for noun, points in nouns.items():
         for point in points:
             found = [path for path in (folder / f"{point}.webp", folder / f"{point}-fe0f.webp") if path.exists()]
@@ -149,7 +149,7 @@ def emoji(folder: Path, nouns: dict[str, list[str]], tiles: Pictures) -> Iterato
                 yield single(Image.open(found[0]), tiles, id=f"emoji:{point}", **values)
 
 
-def patches(folder: Path, tiles: Pictures) -> Iterator[Row | None]:
+def patches(folder: Path, tiles: ImageBatch) -> Iterator[Row | None]:
     """Pieces of photos in odd shapes: things without a name."""
     rows = [row for row in map(json.loads, (folder / "backgrounds.jsonl").open(encoding="utf-8")) if permissive(row)]
     chance = np.random.default_rng(5)
@@ -157,33 +157,33 @@ def patches(folder: Path, tiles: Pictures) -> Iterator[Row | None]:
         photos = [row for row in rows if (row["split"] == "train") == (split == "train")]
         for number in range(wanted):
             row = photos[number % len(photos)]
-            picture = Image.open(folder / "backgrounds" / f"{row['id']}.webp").convert("RGB")
+            image = Image.open(folder / "backgrounds" / f"{row['id']}.webp").convert("RGB")
             provenance = {"source": row["source"], "licence": row["licence"], "url": row["source_url"]}
             values = {"noun": None, "height": 0.25, "split": split, "weight": 6.0, **provenance}
-            shape = patch_shape(picture, chance)
+            shape = patch_shape(image, chance)
             yield single(shape, tiles, side=112, quality=62, id=f"patch:{row['id']}-{number}", **values)
 
 
 def backgrounds(folder: Path, out: Path) -> None:
     """Photos, and rooms and table tops drawn from their calm parts."""
-    pictures = Pictures(out / "backgrounds.bin")
+    images = ImageBatch(out / "backgrounds.bin")
     rows: list[Row] = []
     calm: dict[str, list[Image.Image]] = {"train": [], "held-out": []}
     for row in map(json.loads, (folder / "backgrounds.jsonl").open(encoding="utf-8")):
         if not permissive(row):
             continue
-        picture = Image.open(folder / "backgrounds" / f"{row['id']}.webp").convert("RGB")
+        image = Image.open(folder / "backgrounds" / f"{row['id']}.webp").convert("RGB")
         split = "train" if row["split"] == "train" else "held-out"
         x, y, width, height = map(int, row["calm_box"])
-        if width * height > 0.06 * picture.width * picture.height:
-            calm[split].append(picture.crop((x, y, x + width, y + height)))
-        at, _ = pictures.put(picture, side=352, quality=68)
+        if width * height > 0.06 * image.width * image.height:
+            calm[split].append(image.crop((x, y, x + width, y + height)))
+        at, _ = images.put(image, side=352, quality=68)
         kept = {"source": row["source"], "licence": row["licence"], "url": row["source_url"], "at": at}
         rows.append({"id": row["id"], "kind": "photo", "split": split, **kept})
     for number, (split, wanted) in enumerate(_ROOMS.items(), 1):
         chance = np.random.default_rng(number)
         for room in range(wanted):
-            at, _ = pictures.put(draw_room(chance, calm[split]), side=288, quality=62)
+            at, _ = images.put(draw_room(chance, calm[split]), side=288, quality=62)
             kept = {"source": "spotchange", "licence": "Apache-2.0", "at": at}
             rows.append({"id": f"room-{split}-{room}", "kind": "room", "split": split, **kept})
     (out / "backgrounds.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
@@ -220,7 +220,7 @@ def main() -> None:
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     sources = yaml.safe_load(Path(__file__).with_name("everyday_sources.yaml").read_text(encoding="utf-8"))
-    tiles = Pictures(options.out / "tiles.bin")
+    tiles = ImageBatch(options.out / "tiles.bin")
     rows: list[Row | None] = [
         *sprites(options.sprites, sources["sprites"], tiles),
         *cutouts(options.photos, sources["cutouts"], tiles),

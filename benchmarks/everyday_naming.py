@@ -45,19 +45,19 @@ class Photos:
         self.rows = rows_of(folder / "backgrounds.jsonl")
         self.known: dict[str, Image.Image] = {}
 
-    def picture(self, row: Row) -> Image.Image:
+    def image(self, row: Row) -> Image.Image:
         if row["id"] not in self.known:
             self.known[row["id"]] = Image.open(self.folder / "backgrounds" / f"{row['id']}.webp").convert("RGB")
         return self.known[row["id"]]
 
 
 def pasted(thing: Image.Image, ground: Image.Image, chance: np.random.Generator) -> tuple[Image.Image, np.ndarray]:
-    """A picture of 300 pixels with the thing in it, and its box as parts of the picture."""
+    """An image of 300 pixels with the thing in it, and its box as parts of the image."""
     side = 300
     scale = max(side / ground.width, side / ground.height) * chance.uniform(1.0, 1.6)
     ground = ground.resize((round(ground.width * scale), round(ground.height * scale)), Image.Resampling.BICUBIC)
     x, y = chance.integers(0, ground.width - side + 1), chance.integers(0, ground.height - side + 1)
-    picture = ground.crop((int(x), int(y), int(x) + side, int(y) + side))
+    image = ground.crop((int(x), int(y), int(x) + side, int(y) + side))
     size = chance.uniform(48, 150)
     factor = size / max(thing.size)
     shown = thing.resize(
@@ -68,22 +68,22 @@ def pasted(thing: Image.Image, ground: Image.Image, chance: np.random.Generator)
     left, top = int(chance.integers(4, side - shown.width - 3)), int(chance.integers(4, side - shown.height - 3))
     shadow = Image.new("RGBA", shown.size, (0, 0, 0, 0))
     shadow.putalpha(shown.getchannel("A").point(lambda value: value * 0.35).filter(ImageFilter.GaussianBlur(4)))
-    picture.paste(shadow, (left + 2, top + 3), shadow)
+    image.paste(shadow, (left + 2, top + 3), shadow)
     shown_rgb = ImageEnhance.Brightness(shown.convert("RGB")).enhance(chance.uniform(0.75, 1.15))
-    picture.paste(shown_rgb, (left, top), shown.getchannel("A"))
-    return picture, np.array([left, top, left + shown.width, top + shown.height]) / side
+    image.paste(shown_rgb, (left, top), shown.getchannel("A"))
+    return image, np.array([left, top, left + shown.width, top + shown.height]) / side
 
 
-def photographed(picture: Image.Image, chance: np.random.Generator) -> Image.Image:
+def photographed(image: Image.Image, chance: np.random.Generator) -> Image.Image:
     if chance.random() < 0.4:
-        picture = picture.filter(ImageFilter.GaussianBlur(chance.uniform(0.2, 0.9)))
+        image = image.filter(ImageFilter.GaussianBlur(chance.uniform(0.2, 0.9)))
     buffer = io.BytesIO()
-    picture.save(buffer, "JPEG", quality=int(chance.integers(60, 95)))
+    image.save(buffer, "JPEG", quality=int(chance.integers(60, 95)))
     return Image.open(buffer).convert("RGB")
 
 
 def cases(sprites: Path, photos: Photos) -> Iterator[tuple[str, str, str, bool, Image.Image, np.ndarray]]:
-    """Source, noun, split, whether what is fitted may see it, picture and box."""
+    """Source, noun, split, whether what is fitted may see it, image and box."""
     chance = np.random.default_rng(5)
     ids = everyday_nouns().ids
     free = {
@@ -92,7 +92,7 @@ def cases(sprites: Path, photos: Photos) -> Iterator[tuple[str, str, str, bool, 
     }
 
     def ground(split: str) -> Image.Image:
-        return photos.picture(free[split][int(chance.integers(len(free[split])))])
+        return photos.image(free[split][int(chance.integers(len(free[split])))])
 
     for row in rows_of(sprites / "objects.jsonl"):
         split = "train" if row["split"] == "train" else "held-out"
@@ -104,21 +104,21 @@ def cases(sprites: Path, photos: Photos) -> Iterator[tuple[str, str, str, bool, 
             box = thing.getchannel("A").getbbox()
             if box is None or min(box[2] - box[0], box[3] - box[1]) < 16 or noun not in ids:
                 continue
-            picture, place = pasted(thing.crop(box), ground(split), chance)
-            yield source, noun, split, True, photographed(picture, chance), place
+            image, place = pasted(thing.crop(box), ground(split), chance)
+            yield source, noun, split, True, photographed(image, chance), place
     for row in rows_of(photos.folder / "cutouts.jsonl"):
         noun = _SOURCES["cutouts"].get(row["noun"], row["noun"])
         if noun not in ids or (row["split"] == "train" and not permissive(row)):
             continue
         thing = Image.open(photos.folder / "cutouts" / f"{row['id']}.webp").convert("RGBA")
         for _ in range(3 if permissive(row) and row["split"] == "train" else 1):
-            picture, place = pasted(thing, ground(row["split"]), chance)
-            yield "cut-out", noun, row["split"], permissive(row), photographed(picture, chance), place
+            image, place = pasted(thing, ground(row["split"]), chance)
+            yield "cut-out", noun, row["split"], permissive(row), photographed(image, chance), place
     for row in photos.rows:
         if row["split"] == "train" and not permissive(row):
             continue
-        picture = photos.picture(row)
-        size = np.array([picture.width, picture.height] * 2)
+        image = photos.image(row)
+        size = np.array([image.width, image.height] * 2)
         for each in row["instances"][:12]:
             noun = _SOURCES["cutouts"].get(each["noun"], each["noun"])
             x, y, width, height = each["box"]
@@ -133,7 +133,7 @@ def cases(sprites: Path, photos: Photos) -> Iterator[tuple[str, str, str, bool, 
                     noun,
                     row["split"],
                     permissive(row),
-                    picture,
+                    image,
                     np.array([x, y, x + width, y + height]) / size,
                 )
         free_box = row.get("free_box")
@@ -142,7 +142,7 @@ def cases(sprites: Path, photos: Photos) -> Iterator[tuple[str, str, str, bool, 
             side = chance.uniform(0.5, 0.9) * min(width, height)
             left, top = x + chance.uniform(0, width - side), y + chance.uniform(0, height - side)
             place = np.array([left, top, left + side, top + side]) / size
-            yield "empty", NOTHING, row["split"], permissive(row), picture, place
+            yield "empty", NOTHING, row["split"], permissive(row), image, place
 
 
 def windows(options: argparse.Namespace) -> None:
@@ -160,12 +160,12 @@ def windows(options: argparse.Namespace) -> None:
     detect = Detector(detector)
     chance = np.random.default_rng(9)
     kept: dict[str, list[Any]] = {}
-    for source, noun, split, fits, picture, place in cases(options.sprites, Photos(options.photos)):
+    for source, noun, split, fits, image, place in cases(options.sprites, Photos(options.photos)):
         jitter = chance.normal(0, 0.05, 4) * np.tile(place[2:] - place[:2], 2)
-        shown = window(picture, place + jitter, room=float(chance.uniform(1.1, 1.6)))
+        shown = window(image, place + jitter, room=float(chance.uniform(1.1, 1.6)))
         features, classes = classifier.run(["features", "classes"], {"pictures": prepared(shown)[None]})
         held = split == "held-out"
-        found = detected_near(detect([picture])[0], (place + jitter).clip(0, 1)) if held else np.zeros(91, np.float32)
+        found = detected_near(detect([image])[0], (place + jitter).clip(0, 1)) if held else np.zeros(91, np.float32)
         values = {
             "source": source, "noun": noun, "held": held, "fits": fits, "features": features[0].astype(np.float16),
             "classes": classes[0].astype(np.float16), "detected": found,

@@ -1,7 +1,7 @@
 """How soon an everyday model finds changes, in minutes of one CPU core: python benchmarks/everyday_probe.py [--plain]
 
 480 pairs of 64 x 64 pixels of the library that ships, four times each, judged on 96 others; --plain leaves out the
-difference to the other picture's place and reads the kind from the mean of all cells, as CLIP4IDC does.
+difference to the other image's place and reads the kind from the mean of all cells, as CLIP4IDC does.
 """
 
 from __future__ import annotations

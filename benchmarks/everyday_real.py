@@ -1,11 +1,11 @@
-"""Whoever answers everyday pictures, on real pairs and on pairs without a change.
+"""Whoever answers everyday images, on real pairs and on pairs without a change.
 
 python benchmarks/everyday_real.py MODEL --pairs DATASET [--photos FOLDER] [--out FILE.jsonl] [--controls 64]
 
 MODEL is "everyday", "bundled" or the folder of a trained model. DATASET holds metadata.jsonl with pairs that all have a
-change; PHOTOS any pictures, or with `backgrounds.jsonl` beside their folder those of its held-out split. Controls are
+change; PHOTOS any images, or with `backgrounds.jsonl` beside their folder those of its held-out split. Controls are
 made from them: one re-encoded, one 8 % brighter, one cropped by 3 to 5 pixels and rescaled, one shifted as by hand.
-"Place": the hottest point lies in the tenth of the picture where pixels differ most; one in ten by chance.
+"Place": the hottest point lies in the tenth of the image where pixels differ most; one in ten by chance.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ from PIL import Image, ImageEnhance
 from spotchange.answering import Answer, Answerer, CaptionOptions, ImagePair, build_answerer
 
 
-def reencoded(picture: Image.Image, chance: random.Random) -> Image.Image:
+def reencoded(image: Image.Image, chance: random.Random) -> Image.Image:
     buffer = io.BytesIO()
-    picture.save(buffer, "JPEG", quality=chance.randint(35, 85))
+    image.save(buffer, "JPEG", quality=chance.randint(35, 85))
     return Image.open(io.BytesIO(buffer.getvalue())).convert("RGB")
 
 
-def brighter(picture: Image.Image, chance: random.Random) -> Image.Image:
-    return ImageEnhance.Brightness(picture).enhance(1.08)
+def brighter(image: Image.Image, chance: random.Random) -> Image.Image:
+    return ImageEnhance.Brightness(image).enhance(1.08)
 
 
-def cropped(picture: Image.Image, chance: random.Random) -> Image.Image:
+def cropped(image: Image.Image, chance: random.Random) -> Image.Image:
     edges = [chance.randint(3, 5) for _ in range(4)]
-    box = (edges[0], edges[1], picture.width - edges[2], picture.height - edges[3])
-    return picture.resize(picture.size, Image.Resampling.BICUBIC, box=box)
+    box = (edges[0], edges[1], image.width - edges[2], image.height - edges[3])
+    return image.resize(image.size, Image.Resampling.BICUBIC, box=box)
 
 
-def shifted(picture: Image.Image, chance: random.Random) -> Image.Image:
+def shifted(image: Image.Image, chance: random.Random) -> Image.Image:
     angle, zoom = chance.uniform(-1, 1), chance.uniform(1.02, 1.04)
-    turned = picture.rotate(angle, Image.Resampling.BICUBIC)
-    width, height = picture.width / zoom, picture.height / zoom
-    left = (picture.width - width) / 2 + chance.uniform(-0.008, 0.008) * picture.width
-    top = (picture.height - height) / 2 + chance.uniform(-0.008, 0.008) * picture.height
-    return turned.resize(picture.size, Image.Resampling.BICUBIC, box=(left, top, left + width, top + height))
+    turned = image.rotate(angle, Image.Resampling.BICUBIC)
+    width, height = image.width / zoom, image.height / zoom
+    left = (image.width - width) / 2 + chance.uniform(-0.008, 0.008) * image.width
+    top = (image.height - height) / 2 + chance.uniform(-0.008, 0.008) * image.height
+    return turned.resize(image.size, Image.Resampling.BICUBIC, box=(left, top, left + width, top + height))
 
 
 CONTROLS: dict[str, Callable[[Image.Image, random.Random], Image.Image]] = {
@@ -124,8 +124,8 @@ def controls(answerer: Answerer, folder: Path, count: int) -> list[dict[str, Any
     for name, change in CONTROLS.items():
         pairs = []
         for path in chosen:
-            picture = Image.open(path).convert("RGB")
-            pairs.append((f"control-{name}-{path.stem}", ImagePair.of(picture, change(picture, chance))))
+            image = Image.open(path).convert("RGB")
+            pairs.append((f"control-{name}-{path.stem}", ImagePair.of(image, change(image, chance))))
         part = [_line(each, answer) for each, answer in answered(answerer, pairs)]
         print(f"{name}: called changed {np.mean([line['changed'] for line in part]):.3f} of {len(part)}", flush=True)
         lines += part

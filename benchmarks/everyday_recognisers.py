@@ -23,7 +23,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-INPUT = "Preprocessor/sub"  # the picture, resized and scaled to -1 ... 1
+INPUT = "Preprocessor/sub"  # the image, resized and scaled to -1 ... 1
 BOXES, SCORES = "concat", "concat_1"
 ANCHORS = "Postprocessor/ExpandDims"
 DETECTOR_SIDE, CLASSIFIER_SIDE = 300, 224
@@ -65,9 +65,9 @@ class Graph:
         return self.node("Conv", names, output, auto_pad="SAME_UPPER", **options)
 
     def save(self, path: Path, outputs: dict[str, list[Any]], *, side: int) -> None:
-        picture = helper.make_tensor_value_info("pictures", TensorProto.FLOAT, ["pictures", 3, side, side])
+        image = helper.make_tensor_value_info("pictures", TensorProto.FLOAT, ["pictures", 3, side, side])
         given = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in outputs.items()]
-        graph = helper.make_graph(self.nodes, path.stem, [picture], given, self.weights)
+        graph = helper.make_graph(self.nodes, path.stem, [image], given, self.weights)
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], producer_name="spotchange")
         model.ir_version = 8
         onnx.checker.check_model(model, full_check=True)
@@ -91,7 +91,7 @@ def read_tfjs(folder: Path) -> tuple[dict[str, dict[str, Any]], dict[str, np.nda
 
 
 class DetectorConverter:
-    """Walks a tfjs graph from an output back to the picture and writes ONNX on the way."""
+    """Walks a tfjs graph from an output back to the image and writes ONNX on the way."""
 
     def __init__(self, folder: Path, *, half: bool = True) -> None:
         self.nodes, self.constants = read_tfjs(folder)
@@ -167,7 +167,7 @@ class DetectorConverter:
         )
 
     def _predictions(self, name: str) -> str:
-        """A predictor's map (pictures, anchors x values, rows, columns) as (pictures, boxes, values)."""
+        """A predictor's map (images, anchors x values, rows, columns) as (images, boxes, values)."""
         source, shape = self.nodes[name]["input"]
         values = int(self.constants[self.nodes[shape]["input"][-1]])
         last = self.graph.node("Transpose", [self.value(source)], f"{name}:last", perm=[0, 2, 3, 1])
@@ -256,8 +256,8 @@ def check(folder: Path, model: Path, references: list[Path]) -> None:
         }
     for reference, (name, session) in product(references, sessions.items()):
         told = json.loads(reference.read_text(encoding="utf-8"))
-        picture = np.array(told["input"], np.float32).reshape(1, DETECTOR_SIDE, DETECTOR_SIDE, 3).transpose(0, 3, 1, 2)
-        boxes, scores, anchors = session.run(None, {"pictures": picture})
+        image = np.array(told["input"], np.float32).reshape(1, DETECTOR_SIDE, DETECTOR_SIDE, 3).transpose(0, 3, 1, 2)
+        boxes, scores, anchors = session.run(None, {"pictures": image})
         apart = np.abs(scores[0, :, 1:].ravel() - np.array(told["scores"], np.float32)).max()
         told_boxes = np.array(told["boxes"], np.float32).reshape(-1, 4)[:, [1, 0, 3, 2]]
         places = np.abs(decoded(boxes[0], anchors) - told_boxes).max()

@@ -76,9 +76,9 @@ def _receding(image: np.ndarray, amount: float) -> np.ndarray:
         rows += [[to_x, to_y, 1, 0, 0, 0, -x * to_x, -x * to_y], [0, 0, 0, to_x, to_y, 1, -y * to_x, -y * to_y]]
         targets += [x, y]
     numbers = np.linalg.solve(np.array(rows, float), np.array(targets, float))
-    picture = Image.fromarray(np.clip(image, 0, 255).astype(np.uint8))
+    image = Image.fromarray(np.clip(image, 0, 255).astype(np.uint8))
     size = (width, height)
-    turned = picture.transform(size, Image.Transform.PERSPECTIVE, tuple(numbers), Image.Resampling.BICUBIC)
+    turned = image.transform(size, Image.Transform.PERSPECTIVE, tuple(numbers), Image.Resampling.BICUBIC)
     return np.asarray(turned, np.float32)
 
 

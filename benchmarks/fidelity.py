@@ -1,10 +1,10 @@
-"""How close our pictures come to Blender's: the same scenes, compared pixel by pixel.
+"""How close our images come to Blender's: the same scenes, compared pixel by pixel.
 
     python benchmarks/fidelity.py --scenes DIR [--first 0 --last 140] [--out DIR]
 
 Prints median SSIM, the absolute error (mean over RGB, of 255) over object pixels, over metal, rubber and each shape,
 for the scenes the renderer's constants were fitted on (the first half) and for the rest. With --out it writes the
-ten worst pictures beside Blender's; with --sheet a small side-by-side figure.
+ten worst images beside Blender's; with --sheet a small side-by-side figure.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ DEFAULT = Path(os.environ.get("SPOTCHANGE_SHARED", Path(__file__).resolve().pare
 
 
 def read_rows(folder: Path) -> list[dict[str, Any]]:
-    """The scenes of a folder of Blender pictures."""
+    """The scenes of a folder of Blender images."""
     with open(folder / "scenes.jsonl", encoding="utf-8") as lines:
         return [json.loads(line) for line in lines]
 
@@ -64,13 +64,13 @@ def batch_of(rows: list[dict[str, Any]]) -> SceneBatch:
     )
 
 
-def grey(picture: np.ndarray) -> np.ndarray:
-    """Luma, as pictures are usually turned grey."""
-    return picture.astype(np.float64) @ np.array([0.299, 0.587, 0.114])
+def grey(image: np.ndarray) -> np.ndarray:
+    """Luma, as images are usually turned grey."""
+    return image.astype(np.float64) @ np.array([0.299, 0.587, 0.114])
 
 
 def ssim(one: np.ndarray, other: np.ndarray) -> float:
-    """Mean structural similarity of two grey pictures: 11x11 Gaussian window of sigma 1.5, range 255."""
+    """Mean structural similarity of two grey images: 11x11 Gaussian window of sigma 1.5, range 255."""
     window = np.exp(-(np.arange(-5, 6) ** 2) / (2 * 1.5**2))
     window /= window.sum()
 
@@ -85,7 +85,7 @@ def ssim(one: np.ndarray, other: np.ndarray) -> float:
 
 
 def compare(ours: np.ndarray, theirs: np.ndarray, ids: np.ndarray, attributes: np.ndarray) -> dict[str, float]:
-    """Figures of one picture; NaN where it shows nothing of a kind."""
+    """Figures of one image; NaN where it shows nothing of a kind."""
     error = np.abs(ours.astype(np.float64) - theirs).mean(axis=-1)
     seen = attributes[np.maximum(ids.astype(int) - 1, 0)]
     things = ids > 0
@@ -99,7 +99,7 @@ def compare(ours: np.ndarray, theirs: np.ndarray, ids: np.ndarray, attributes: n
 
 
 def measure(folder: Path, rows: list[dict[str, Any]], quality: str, device: str) -> list[dict[str, Any]]:
-    """Draw and compare every picture of the rows."""
+    """Draw and compare every image of the rows."""
     results = []
     for row in rows:
         batch = batch_of([row])
@@ -107,17 +107,17 @@ def measure(folder: Path, rows: list[dict[str, Any]], quality: str, device: str)
         images, ids = (
             np.asarray(part if isinstance(part, np.ndarray) else part.cpu()) for part in (drawn.images, drawn.ids)
         )
-        for picture, name in enumerate(NAMES):
-            ours = images[0, picture].transpose(1, 2, 0)
+        for image, name in enumerate(NAMES):
+            ours = images[0, image].transpose(1, 2, 0)
             theirs = np.asarray(Image.open(folder / f"{row['id']}_{name}.jpg").convert("RGB"))
             version = 1 if name == "after" else 0
-            figures = compare(ours, theirs, ids[0, picture], batch.attributes[0, version])
+            figures = compare(ours, theirs, ids[0, image], batch.attributes[0, version])
             results.append({"id": f"{row['id']}_{name}", "ours": ours, "theirs": theirs, **figures})
     return results
 
 
 def print_table(results: list[dict[str, Any]]) -> None:
-    """Medians over pictures, for fitted and for unseen scenes."""
+    """Medians over images, for fitted and for unseen scenes."""
     groups = {
         "all": results,
         "fitted": [r for r in results if int(r["id"][:4]) < FITTED_ON],
@@ -132,7 +132,7 @@ def print_table(results: list[dict[str, Any]]) -> None:
 
 
 def side_by_side(results: list[dict[str, Any]], scale: float = 1.0) -> Image.Image:
-    """Blender left, ours right, one row a picture."""
+    """Blender left, ours right, one row an image."""
     width, height = int(WIDTH * scale), int(HEIGHT * scale)
     sheet = Image.new("RGB", (2 * width, height * len(results)))
     for index, result in enumerate(results):
@@ -152,7 +152,7 @@ def main() -> None:
     parser.add_argument("--step", type=int, default=1)
     parser.add_argument("--quality", default="faithful")
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--out", type=Path, help="folder for the ten worst pictures")
+    parser.add_argument("--out", type=Path, help="folder for the ten worst images")
     parser.add_argument("--sheet", type=Path, help="side-by-side figure of a few scenes")
     arguments = parser.parse_args()
     if not (arguments.scenes / "scenes.jsonl").exists():

@@ -1,9 +1,9 @@
-"""Where the cameras of a CLEVR-like scene stood, from its pictures alone. Needs scipy.
+"""Where the cameras of a CLEVR-like scene stood, from its images alone. Needs scipy.
 
 python benchmarks/fit_cameras.py FOLDER PATTERN PATTERN PATTERN [--truth scenes.jsonl] [--out FILE]
 
-A pattern names one picture of a scene with {} in place of its number, e.g. CLEVR_default_{}.jpg. Objects are cut out by
-hue, boxes of one colour are matched over the three pictures, and cameras and objects are fitted together: a camera
+A pattern names one image of a scene with {} in place of its number, e.g. CLEVR_default_{}.jpg. Objects are cut out by
+hue, boxes of one colour are matched over the three images, and cameras and objects are fitted together: a camera
 looks at the origin and has three unknowns, an object has its place, its turn, one of three shapes and one of two known
 sizes, and predicts its boxes. Azimuths are relative to the first camera. docs/decisions/0010-camera.md has the result.
 """
@@ -23,7 +23,7 @@ from scipy.optimize import least_squares, linear_sum_assignment
 
 HOME = np.array([7.48, -6.51, 5.34])
 RADIUS, HEIGHT = float(np.hypot(*HOME[:2])), float(HOME[2])
-FOCAL = 240 / (32 / 35 / 2)  # pixels, for pictures of 480x320
+FOCAL = 240 / (32 / 35 / 2)  # pixels, for images of 480x320
 HUES = {"red": 0, "blue": 229, "green": 114, "brown": 28, "purple": 276, "cyan": 180, "yellow": 55}
 SIZES = (0.35, 0.7)
 KINDS = [(shape, half) for shape in ("sphere", "cube", "cylinder") for half in SIZES]
@@ -34,7 +34,7 @@ Array = np.ndarray[Any, Any]
 
 
 def boxes(path: Path) -> list[tuple[int, float, float, float, float]]:
-    """Colour, left, right, top and bottom of every coloured object that the picture's edge does not cut."""
+    """Colour, left, right, top and bottom of every coloured object that the image's edge does not cut."""
     image = np.asarray(Image.open(path).convert("HSV")).astype(float)
     hue, saturation = image[..., 0] * 360 / 255, image[..., 1] / 255
     chroma = saturation * image[..., 2]
@@ -96,7 +96,7 @@ SKELETONS = {kind: _skeleton(*kind) for kind in KINDS}
 
 
 def box_of(camera: Array, pose: Array, kind: tuple[str, float]) -> Array:
-    """Left, right, top and bottom that an object at `pose` (x, y, turn) has in a picture."""
+    """Left, right, top and bottom that an object at `pose` (x, y, turn) has in an image."""
     points, rounding = SKELETONS[kind]
     cos, sin = np.cos(pose[2]), np.sin(pose[2])
     turned = points @ np.array([[cos, sin, 0], [-sin, cos, 0], [0, 0, 1]]) + [pose[0], pose[1], 0]
@@ -106,11 +106,11 @@ def box_of(camera: Array, pose: Array, kind: tuple[str, float]) -> Array:
     return np.array([(column - across).min(), (column + across).max(), (row - along).min(), (row + along).max()])
 
 
-def matched(pictures: list[list[tuple[int, float, float, float, float]]], places: Array, limit: float) -> Array:
-    """(objects, 3, 5): boxes of one object in the three pictures and whether it was found there."""
+def matched(images: list[list[tuple[int, float, float, float, float]]], places: Array, limit: float) -> Array:
+    """(objects, 3, 5): boxes of one object in the three images and whether it was found there."""
     rows = []
     for color in range(len(HUES)):
-        have = [[np.array(box[1:]) for box in picture if box[0] == color] for picture in pictures]
+        have = [[np.array(box[1:]) for box in image if box[0] == color] for image in images]
         objects = [np.zeros((3, 5)) for _ in have[0]]
         for one, box in zip(objects, have[0], strict=True):
             one[0] = [*box, 1]
@@ -125,7 +125,7 @@ def matched(pictures: list[list[tuple[int, float, float, float, float]]], places
 
 
 def _cost(first: Array, second: Array, camera: Array, other: Array) -> float:
-    """How badly a box of the second picture continues one of the first, for the better of both sizes."""
+    """How badly a box of the second image continues one of the first, for the better of both sizes."""
     best = 1e3
     side, other_side = (float(np.sqrt((b[1] - b[0]) * (b[3] - b[2]))) for b in (first, second))
     for half in SIZES:
@@ -177,12 +177,12 @@ def fit_together(unknowns: Array, seen: Array, kinds: list[tuple[str, float]], p
     return fit, misses(fit.x)[: 12 * count].reshape(count, 3, 4)
 
 
-def fit_scene(pictures: list[list[tuple[int, float, float, float, float]]]) -> dict[str, Any] | None:
+def fit_scene(images: list[list[tuple[int, float, float, float, float]]]) -> dict[str, Any] | None:
     """Radius and height of the first camera, radius, azimuth and height of the others; None with too few objects."""
     unknowns, residual = START, np.zeros(0)
     for limit in (9, 6, 5, 5):
         places = cameras(unknowns)
-        seen = matched(pictures, places, limit)
+        seen = matched(images, places, limit)
         if len(seen) < 3:
             return None
         kinds, poses = zip(*(best_kind(places, each) for each in seen), strict=True)

@@ -1,8 +1,8 @@
-"""How often the scene model takes a picture for one of its scenes that is none, and how often it knows its scenes.
+"""How often the scene model takes an image for one of its scenes that is none, and how often it knows its scenes.
 
-    python benchmarks/gate.py [--pictures 2000] [--screenshots FOLDER] [--photos FOLDER] [--scenes FOLDER ...]
+    python benchmarks/gate.py [--images 2000] [--screenshots FOLDER] [--photos FOLDER] [--scenes FOLDER ...]
 
-The pictures that are no scenes are made here: pages, icons, textures, drawings, noise, flat and blurred things that
+The images that are no scenes are made here: pages, icons, textures, drawings, noise, flat and blurred things that
 resemble a table top, photographs found in installed Python packages and, where folders are given, screenshots
 (`page_edits.py` makes some) and more photographs. Each becomes a pair by an edit. A pair is falsely familiar if the
 gate sends it to the scene model and the model does not call it unfamiliar: then it gets a sentence about cubes.
@@ -26,7 +26,7 @@ from spotchange.answering.pair import ImagePair
 
 Pair = tuple[Image.Image, Image.Image]
 SIZE = (480, 320)
-AS_JPEG = 0.3  # of the pictures that are made
+AS_JPEG = 0.3  # of the images that are made
 GREYS = [(level, level, level) for level in (95, 120, 135, 150, 170, 200)]
 
 
@@ -42,7 +42,7 @@ def corners(random: np.random.Generator, size: tuple[int, int]) -> tuple[int, in
 
 
 def flat(random: np.random.Generator) -> Image.Image:
-    """A ground of one colour or a slow ramp, down the picture or in any direction, often as grey as a scene's."""
+    """A ground of one colour or a slow ramp, down the image or in any direction, often as grey as a scene's."""
     grey = random.random() < 0.6
     first, second = (np.array(GREYS[random.integers(len(GREYS))] if grey else colour(random), float) for _ in range(2))
     angle = np.pi / 2 if random.random() < 0.5 else random.uniform(0, 2 * np.pi)
@@ -55,13 +55,13 @@ def flat(random: np.random.Generator) -> Image.Image:
     return Image.fromarray(pixels.clip(0, 255).astype(np.uint8))
 
 
-def shapes(picture: Image.Image, random: np.random.Generator, count: int, *, opaque: bool = True) -> Image.Image:
+def shapes(image: Image.Image, random: np.random.Generator, count: int, *, opaque: bool = True) -> Image.Image:
     for _ in range(count):
-        layer = Image.new("RGBA", picture.size)
+        layer = Image.new("RGBA", image.size)
         draw = ImageDraw.Draw(layer)
         alpha = 255 if opaque else int(random.integers(60, 200))
         kind = int(random.integers(4))
-        box, fill = corners(random, picture.size), (*colour(random), alpha)
+        box, fill = corners(random, image.size), (*colour(random), alpha)
         if kind == 0:
             draw.ellipse(box, fill=fill)
         elif kind == 1:
@@ -71,19 +71,19 @@ def shapes(picture: Image.Image, random: np.random.Generator, count: int, *, opa
             draw.polygon(points, fill=fill)
         else:
             draw.line(box, fill=fill, width=int(random.integers(1, 9)))
-        picture = Image.alpha_composite(picture.convert("RGBA"), layer).convert("RGB")
-    return picture
+        image = Image.alpha_composite(image.convert("RGBA"), layer).convert("RGB")
+    return image
 
 
 def page(random: np.random.Generator) -> Image.Image:
     """Lines of letters and panels."""
-    picture = Image.new("RGB", SIZE, "white" if random.random() < 0.7 else colour(random))
-    draw = ImageDraw.Draw(picture)
+    image = Image.new("RGB", SIZE, "white" if random.random() < 0.7 else colour(random))
+    draw = ImageDraw.Draw(image)
     draw.rectangle((0, 0, SIZE[0], int(random.integers(10, 60))), fill=colour(random))
     for top in range(70, SIZE[1], int(random.integers(12, 30))):
         length = int(random.integers(5, 70))
         draw.text((int(random.integers(5, 60)), top), "".join(map(chr, random.integers(97, 123, length))), fill="black")
-    return picture
+    return image
 
 
 def icon(random: np.random.Generator) -> Image.Image:
@@ -120,16 +120,16 @@ def noise(random: np.random.Generator) -> Image.Image:
 
 def table_top(random: np.random.Generator) -> Image.Image:
     """What looks most like a scene and is none: grey ground, a vignette, a few blurred or half transparent things."""
-    picture = shapes(flat(random), random, int(random.integers(1, 6)), opaque=random.random() < 0.5)
+    image = shapes(flat(random), random, int(random.integers(1, 6)), opaque=random.random() < 0.5)
     if random.random() < 0.7:
-        picture = picture.filter(ImageFilter.GaussianBlur(random.uniform(0.5, 8)))
-    return picture
+        image = image.filter(ImageFilter.GaussianBlur(random.uniform(0.5, 8)))
+    return image
 
 
 def clock(random: np.random.Generator) -> Image.Image:
     """A face with hands and, often, a square of one colour, out of focus."""
-    picture = flat(random)
-    draw = ImageDraw.Draw(picture)
+    image = flat(random)
+    draw = ImageDraw.Draw(image)
     x, y, radius = int(random.integers(150, 330)), int(random.integers(120, 200)), int(random.integers(60, 120))
     draw.ellipse((x - radius, y - radius, x + radius, y + radius), fill="white", outline="black", width=4)
     for length in (0.5, 0.8):
@@ -140,54 +140,54 @@ def clock(random: np.random.Generator) -> Image.Image:
         draw.rectangle(
             (left, top, left + 60, top + 60), fill=(220, 30, 30) if random.random() < 0.5 else colour(random)
         )
-    return picture.filter(ImageFilter.GaussianBlur(random.uniform(0, 6)))
+    return image.filter(ImageFilter.GaussianBlur(random.uniform(0, 6)))
 
 
 def found(folder: Path, random: np.random.Generator, count: int, pattern: str = "*") -> list[Image.Image]:
-    """Cuts of pictures in a folder, turned and toned, so that few files give many."""
+    """Cuts of images in a folder, turned and toned, so that few files give many."""
     files = [
         each for each in sorted(folder.rglob(pattern)) if each.suffix.lower() in (".png", ".jpg", ".jpeg", ".webp")
     ]
     files = [files[number] for number in random.permutation(len(files))][:count] if files else []
-    pictures = []
+    images = []
     for number in range(count if files else 0):
         try:
-            picture = Image.open(files[number % len(files)]).convert("RGB")
+            image = Image.open(files[number % len(files)]).convert("RGB")
         except OSError:
             continue
-        if min(picture.size) < 48:
+        if min(image.size) < 48:
             continue
         if number >= len(files):
             scale = random.uniform(0.4, 0.9)
-            width, height = int(picture.width * scale), int(picture.height * scale)
-            left, top = int(random.integers(picture.width - width)), int(random.integers(picture.height - height))
-            picture = picture.crop((left, top, left + width, top + height))
-            picture = picture.point([min(255, int(level * scale * 1.4)) for level in range(256)] * 3)
-        pictures.append(picture.resize(SIZE))
-    return pictures
+            width, height = int(image.width * scale), int(image.height * scale)
+            left, top = int(random.integers(image.width - width)), int(random.integers(image.height - height))
+            image = image.crop((left, top, left + width, top + height))
+            image = image.point([min(255, int(level * scale * 1.4)) for level in range(256)] * 3)
+        images.append(image.resize(SIZE))
+    return images
 
 
-def edited(picture: Image.Image, random: np.random.Generator) -> Image.Image:
+def edited(image: Image.Image, random: np.random.Generator) -> Image.Image:
     """The second of the pair."""
     kind = int(random.integers(4))
     if kind == 0:
-        return shapes(picture, random, 1)
+        return shapes(image, random, 1)
     if kind == 1:
-        return picture.filter(ImageFilter.GaussianBlur(2))
+        return image.filter(ImageFilter.GaussianBlur(2))
     if kind == 2:
-        return picture.point([min(255, int(level * 0.8)) for level in range(256)] * 3)
-    box = corners(random, picture.size)
-    after = picture.copy()
-    after.paste(picture.crop(box).transpose(Image.Transpose.FLIP_LEFT_RIGHT).rotate(180), box[:2])
+        return image.point([min(255, int(level * 0.8)) for level in range(256)] * 3)
+    box = corners(random, image.size)
+    after = image.copy()
+    after.paste(image.crop(box).transpose(Image.Transpose.FLIP_LEFT_RIGHT).rotate(180), box[:2])
     return shapes(after, random, 1, opaque=False)
 
 
 def compressed(pair: Pair, random: np.random.Generator) -> Pair:
     """As JPEG: no two neighbours are exactly equal any more."""
     found = []
-    for picture in pair:
+    for image in pair:
         content = io.BytesIO()
-        picture.save(content, "JPEG", quality=int(random.integers(60, 96)))
+        image.save(content, "JPEG", quality=int(random.integers(60, 96)))
         found.append(Image.open(content).convert("RGB"))
     return found[0], found[1]
 
@@ -206,12 +206,12 @@ def not_scenes(count: int, seed: int, screenshots: Path | None, photos: Path | N
         each = count // (len(MADE) + 3)
     for kind, make in MADE.items():
         for _ in range(each):
-            picture = make(random)
-            pair = picture, edited(picture, random)
+            image = make(random)
+            pair = image, edited(image, random)
             yield kind, compressed(pair, random) if random.random() < AS_JPEG else pair
     for kind, folder in folders.items():
-        for picture in found(folder, random, each):
-            yield kind, (picture, edited(picture, random))
+        for image in found(folder, random, each):
+            yield kind, (image, edited(image, random))
 
 
 def scene_pairs(folder: Path) -> Iterator[Pair]:
@@ -263,13 +263,13 @@ def main() -> None:
     options = parser.parse_args()
     judge = Judge(options.model)
     counts: dict[str, list[tuple[bool, float]]] = {}
-    for kind, pair in not_scenes(options.pictures, options.seed, options.screenshots, options.photos):
+    for kind, pair in not_scenes(options.images, options.seed, options.screenshots, options.photos):
         passed, familiarity = judge.passes(pair)
         counts.setdefault(kind, []).append((passed, familiarity))
         if passed and judge.knows(familiarity) and options.keep:
             options.keep.mkdir(parents=True, exist_ok=True)
-            for side, picture in zip(("before", "after"), pair, strict=True):
-                picture.save(options.keep / f"{kind.replace(' ', '_')}_{len(counts[kind]):03d}_{side}.png")
+            for side, image in zip(("before", "after"), pair, strict=True):
+                image.save(options.keep / f"{kind.replace(' ', '_')}_{len(counts[kind]):03d}_{side}.png")
     total = false = 0
     for kind, rows in counts.items():
         wrong = sum(passed and judge.knows(familiarity) for passed, familiarity in rows)

@@ -1,10 +1,10 @@
-"""How fast pictures become words: ViT-B/32 size, full CLIP vocabulary, greedy.
+"""How fast images become words: ViT-B/32 size, full CLIP vocabulary, greedy.
 
     python benchmarks/inference_speed.py                  # the device there is
     python benchmarks/inference_speed.py --device cpu --threads 2
 
 Weights are random: speed does not depend on them. The end token is forbidden, so that every sentence takes
-all its steps. GPU: bf16 weights, batches; blocks that see pictures are compiled unless --no-compile; --profile
+all its steps. GPU: bf16 weights, batches; blocks that see images are compiled unless --no-compile; --profile
 lists the kernels of a batch. CPU: fp32, one pair; how fast memory can be read is measured beside it, since every
 word reads the decoder's weights once.
 """
@@ -44,7 +44,7 @@ def seconds_of(work: Callable[[], object], device: torch.device, repeats: int) -
 
 @torch.inference_mode()
 def caption(model: Clip4idc, before: torch.Tensor, after: torch.Tensor, steps: int) -> torch.Tensor:
-    """All of inference from preprocessed pictures on."""
+    """All of inference from preprocessed images on."""
     options = DecodingOptions(max_words=steps, min_words=steps)
     return model.generate(model.encode(before, after), options).ids
 
@@ -78,38 +78,38 @@ def main() -> None:
 def on_gpu(model: Clip4idc, arguments: argparse.Namespace, machine: str) -> None:
     device = torch.device("cuda")
 
-    def pictures(pairs: int) -> tuple[torch.Tensor, torch.Tensor]:
+    def images(pairs: int) -> tuple[torch.Tensor, torch.Tensor]:
         before, after = torch.randn(2, pairs, 3, *model.image_size, device=device, dtype=torch.bfloat16)
         return before, after
 
-    one = pictures(1)
+    one = images(1)
     report_one(model, one, device, arguments.repeats * 3, machine)
     if not arguments.no_compile:
         for module in model.modules():
             if isinstance(module, REGIONS):
                 module.forward = torch.compile(module.forward, dynamic=False)
     for pairs in arguments.batch:
-        report_batch(model, pictures(pairs), arguments, machine)
+        report_batch(model, images(pairs), arguments, machine)
 
 
 @torch.inference_mode()
 def report_batch(
-    model: Clip4idc, pictures: tuple[torch.Tensor, torch.Tensor], arguments: argparse.Namespace, machine: str
+    model: Clip4idc, images: tuple[torch.Tensor, torch.Tensor], arguments: argparse.Namespace, machine: str
 ) -> None:
-    device, pairs = pictures[0].device, len(pictures[0])
+    device, pairs = images[0].device, len(images[0])
 
     def rate(work: Callable[[], object]) -> float:
         return pairs / statistics.median(seconds_of(work, device, arguments.repeats))
 
-    everything = rate(lambda: caption(model, *pictures, 32))
+    everything = rate(lambda: caption(model, *images, 32))
     report("greedy, 32 steps, batched", everything, "pairs/s", batch=pairs, precision="bf16", machine=machine)
-    report("  of it encoding", rate(lambda: model.encode(*pictures).tokens), "pairs/s", batch=pairs)
-    tokens, captioner = model.encode(*pictures).tokens, model.captioner
+    report("  of it encoding", rate(lambda: model.encode(*images).tokens), "pairs/s", batch=pairs)
+    tokens, captioner = model.encode(*images).tokens, model.captioner
     assert captioner is not None
     report("  of it reading before the first word", rate(lambda: captioner.visual_keys_values(tokens)), "pairs/s")
     if arguments.profile:
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
-            caption(model, *pictures, 32)
+            caption(model, *images, 32)
             torch.cuda.synchronize()
         kernels = sorted(((e.device_time_total / 1e3, e.count, e.key) for e in profile.key_averages()), reverse=True)
         for milliseconds, count, name in kernels[:25]:

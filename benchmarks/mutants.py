@@ -29,7 +29,7 @@ TESTS = {
     "metrics/cider.py": ["metrics/test_parity.py", "metrics/test_scoring.py"],
     "metrics/rouge.py": ["metrics/test_parity.py", "metrics/test_scoring.py"],
     "metrics/resampling.py": ["metrics/test_significance.py"],
-    "training/objectives/adapt.py": ["training/objectives/test_adapt.py", "training/objectives/test_picture_text.py"],
+    "training/objectives/adapt.py": ["training/objectives/test_adapt.py", "training/objectives/test_image_text.py"],
     "training/objectives/caption.py": ["training/objectives/test_caption.py"],
     "training/objectives/pcl_losses.py": [
         "training/objectives/test_pcl_losses.py",

@@ -3,7 +3,7 @@
     python benchmarks/nearest_caption.py DATA --resnet FOLDER --split val --out nearest.jsonl
     spotchange evaluate nearest.jsonl DATA --split val
 
-Pairs are compared by the mean ResNet features of both pictures, as unit vectors. RESNET is a folder or a hub name in
+Pairs are compared by the mean ResNet features of both images, as unit vectors. RESNET is a folder or a hub name in
 transformers' format; --stride-first for networks of the original kind.
 """
 
@@ -36,8 +36,8 @@ def pair_vectors(rows: list[Row], settings: ModelSettings, device: str) -> Tenso
     found = []
     for start in range(0, len(rows), BATCH):
         chosen = rows[start : start + BATCH]
-        pictures = [read_image(path) for row in chosen for path in (row.before_path, row.after_path)]
-        cells = network.of_pictures(preprocess(pictures).to(device))
+        images = [read_image(path) for row in chosen for path in (row.before_path, row.after_path)]
+        cells = network.of_images(preprocess(images).to(device))
         found.append(F.normalize(cells.mean(dim=1), dim=-1).view(len(chosen), -1).cpu())
     return torch.cat(found)
 

@@ -95,7 +95,7 @@ def cases(all_pages: list[tuple[str, str]], count: int, seed: int) -> Iterator[t
     number = 0
     while number < count:
         for kind in KINDS:
-            for _ in range(40):  # some pages have no picture, no boards
+            for _ in range(40):  # some pages have no image, no boards
                 order = order or generator.sample(all_pages, len(all_pages))
                 page_name, address = order.pop()
                 if kind != "z-order" or page_name.startswith("pile"):

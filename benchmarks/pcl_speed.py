@@ -66,7 +66,7 @@ BASE: dict[str, Any] = {
 TASKS = ("mlm", "mvcl", "fda")
 COUNTS = (2, 2, 2)
 EVENTS = ("appeared", "disappeared", "moved", *(f"turned {color}" for color in COLORS))
-PICTURES_AT_ONCE = 256
+IMAGES_AT_ONCE = 256
 
 
 def write_random_features(folder: Path, recipe: Recipe, scenes: int) -> None:
@@ -77,7 +77,7 @@ def write_random_features(folder: Path, recipe: Recipe, scenes: int) -> None:
     things = [f"{size} {color} {material} {shape}" for size, color, material, shape in
               itertools.product(SIZES, COLORS, MATERIALS, SHAPES)]  # fmt: skip
     chance = random.Random(0)
-    drawn = np.random.default_rng(0).standard_normal((PICTURES_AT_ONCE, *facts.picture_shape), np.float32)
+    drawn = np.random.default_rng(0).standard_normal((IMAGES_AT_ONCE, *facts.image_shape), np.float32)
     features = drawn.astype(np.float16)
 
     def parts() -> Iterator[tuple[Any, list[FeatureRow]]]:
@@ -87,7 +87,7 @@ def write_random_features(folder: Path, recipe: Recipe, scenes: int) -> None:
                 FeatureRow(before=first, after=first + 1, captions=(caption,), change_type=1, scene=first),
                 FeatureRow(before=first, after=first + 2, captions=("nothing changed",), change_type=0, scene=first),
             ]
-            place = first % (PICTURES_AT_ONCE - 3)
+            place = first % (IMAGES_AT_ONCE - 3)
             yield features[place : place + 3], rows
 
     write_features(folder, facts, parts())
@@ -153,7 +153,7 @@ def measure_negatives(recipe: Recipe, *, device: str) -> dict[str, Any]:
 
 
 def _captions_alone(world: World, first: int, pairs: int) -> PairBatch:
-    """A batch of the stream without its pictures."""
+    """A batch of the stream without its images."""
     scenes = world.scenes(np.arange(first, first + pairs // 2))
     ids = torch.as_tensor(write_captions(scenes, seed=world.seed, per_pair=1)).flatten(0, -2).long()
     told, change = answers(as_tensors(scenes)), as_tensors(scenes).change.long()

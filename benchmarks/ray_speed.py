@@ -34,15 +34,15 @@ BATCH = 16
 
 
 def write_pairs(folder: Path, count: int, size: tuple[int, int]) -> list[NamedPair]:
-    """Small synthetic pictures, sixty-four different pairs named over and over."""
+    """Small synthetic images, sixty-four different pairs named over and over."""
     for number in range(64):
         for side in ("before", "after"):
-            picture = Image.new("RGB", size, "gray")
+            image = Image.new("RGB", size, "gray")
             left = 4 + number % 9 * (side == "after")
-            ImageDraw.Draw(picture).rectangle(
+            ImageDraw.Draw(image).rectangle(
                 (left, 6, left + size[0] // 4, size[1] // 2), fill=("red", "blue")[number % 2]
             )
-            picture.save(folder / f"{number}_{side}.png")
+            image.save(folder / f"{number}_{side}.png")
     names = [(f"p{n}", f"{n % 64}_before.png", f"{n % 64}_after.png") for n in range(count)]
     lines = [json.dumps({"id": name, "before": before, "after": after}) for name, before, after in names]
     (folder / "pairs.jsonl").write_text("\n".join(lines) + "\n")

@@ -30,14 +30,14 @@ BLENDER = "Blender Cycles"
 
 
 def our_seconds(batch: SceneBatch, scene: int, quality: str) -> float:
-    """One picture by our renderer on the CPU, all its tables included."""
+    """One image by our renderer on the CPU, all its tables included."""
     start = time.perf_counter()
-    render(batch[scene : scene + 1], width=WIDTH, height=HEIGHT, quality=quality, pictures=(BEFORE,))
+    render(batch[scene : scene + 1], width=WIDTH, height=HEIGHT, quality=quality, views=(BEFORE,))
     return time.perf_counter() - start
 
 
-def pictures_per_second(quality: str, scenes: int, repeats: int = 5) -> float:
-    """Ours on a CUDA device, three pictures a scene at 224 x 224, scenes given."""
+def images_per_second(quality: str, scenes: int, repeats: int = 5) -> float:
+    """Ours on a CUDA device, three images a scene at 224 x 224, scenes given."""
     import torch
 
     batch = World(SceneSettings(), seed=0, device="cuda").scenes(np.arange(scenes))
@@ -121,7 +121,7 @@ def add_lights(bpy: Any, batch: SceneBatch, scene: int) -> None:
 
 
 def blender_seconds(bpy: Any, batch: SceneBatch, scene: int, samples: int) -> float:
-    """One picture by Cycles on the CPU, building the scene not counted."""
+    """One image by Cycles on the CPU, building the scene not counted."""
     from mathutils import Vector
 
     bpy.ops.wm.read_factory_settings(use_empty=True)
@@ -176,7 +176,7 @@ def main() -> None:
         print("CUDA: skipped, no device")
         return
     for quality in QUALITIES:
-        speed = pictures_per_second(quality, arguments.cuda_scenes)
+        speed = images_per_second(quality, arguments.cuda_scenes)
         print(
             f"{torch.cuda.get_device_name()}, {quality}: {speed:.0f} pictures/s of 224x224, {speed * 2 / 3:.0f} pairs/s"
         )

@@ -67,7 +67,7 @@ def main() -> None:
     measured = json.loads(given.measured.read_text())
     times, a_pair = np.array(measured["batch_seconds"]), measured["requests_a_pair"]
     if given.worker == "gpu":
-        # A GPU computes faster than the cores beside it decode: pictures set the pace.
+        # A GPU computes faster than the cores beside it decode: images set the pace.
         pace = min(GPU_PAIRS_A_SECOND, DECODED_A_CORE_SECOND * CORES_BESIDE_A_GPU)
         times = times / times.mean() * BATCH / pace
     rate, price = BATCH / times.mean(), given.gpu_hour if given.worker == "gpu" else given.core_hour

@@ -1,11 +1,11 @@
-"""How well two towers trained on single pictures see: retrieval of their texts, and linear probes of attributes.
+"""How well two towers trained on single images see: retrieval of their texts, and linear probes of attributes.
 
-python benchmarks/scene_clip.py MODEL [--device cuda] [--pictures 1000] [--fit 1000] [--out FILE]
+python benchmarks/scene_clip.py MODEL [--device cuda] [--images 1000] [--fit 1000] [--out FILE]
 
-Pictures are scenes of the test split, which no run trains on, in the benchmark's own look; half of them are seen by
-second cameras. Retrieval is among all `--pictures`, one text each. Probes are ridge regressions from frozen patch
+Images are scenes of the test split, which no run trains on, in the benchmark's own look; half of them are seen by
+second cameras. Retrieval is among all `--images`, one text each. Probes are ridge regressions from frozen patch
 features to the colour, shape, material and size of the object that covers the patch, fitted on `--fit` other
-pictures; "random" is the same network before training, "majority" the commonest class.
+images; "random" is the same network before training, "majority" the commonest class.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from torch import Tensor
 from spotchange.config.scenes import scene_preset
 from spotchange.evaluation.linear_probe import majority_accuracy, probe_accuracy
 from spotchange.evaluation.retrieval import retrieval_scores
-from spotchange.language.picture_texts import write_picture_texts
+from spotchange.language.image_texts import write_image_texts
 from spotchange.language.vocabulary import PAD_ID
 from spotchange.models.build import build_model
 from spotchange.models.weights.folder import LoadedModel, load_model
 from spotchange.scene import ATTRIBUTE_NAMES, ATTRIBUTE_VALUES, BEFORE
 from spotchange.scenes.changes import as_tensors
 from spotchange.scenes.patch_labels import patch_truth
-from spotchange.scenes.pictures import draw_pictures
 from spotchange.scenes.sampler import World
 from spotchange.scenes.stream import world_seed
+from spotchange.scenes.views import draw_views
 from spotchange.training.sources.generated.single_images import from_both_cameras
 
 SEED = 77
@@ -40,21 +40,21 @@ AT_ONCE = {"cpu": 25, "cuda": 250}
 
 
 @dataclass(frozen=True)
-class Pictures:
-    """Test pictures as the model reads them, with what is known of them."""
+class ImageBatch:
+    """Test images as the model reads them, with what is known of them."""
 
     images: Tensor  # float (N, 3, H, W), normalised
     ids: Tensor  # int64 (N, words)
     attributes: Tensor  # int64 (N, patches, 4), -1 where no object
 
 
-def draw(loaded: LoadedModel, first: int, count: int, device: str) -> Pictures:
+def draw(loaded: LoadedModel, first: int, count: int, device: str) -> ImageBatch:
     """Scenes `first` to `first + count - 1` of the test split."""
     settings = scene_preset("clevr-change")
     world = World(settings, seed=world_seed(SEED, "test"), device=device)
     scenes = from_both_cameras(world.scenes(np.arange(first, first + count)))
     height, width = loaded.settings.vision.image_size
-    images, ids = draw_pictures(
+    images, ids = draw_views(
         scenes,
         settings.look,
         seed=world.seed,
@@ -62,31 +62,31 @@ def draw(loaded: LoadedModel, first: int, count: int, device: str) -> Pictures:
         height=height,
         quality="faithful",
         device=device,
-        pictures=(BEFORE,),
+        images=(BEFORE,),
     )
     attributes, _ = patch_truth(as_tensors(scenes), ids.expand(-1, 3, -1, -1), loaded.settings.vision.grid)
     mean, std = (torch.tensor(each, device=device).view(1, 3, 1, 1) for each in
                  (loaded.preprocessor.mean, loaded.preprocessor.std))  # fmt: skip
-    texts = torch.as_tensor(write_picture_texts(scenes, seed=world.seed)).long()
-    return Pictures((images[:, 0].float() / 255 - mean) / std, texts, attributes[::2, 0].long())
+    texts = torch.as_tensor(write_image_texts(scenes, seed=world.seed)).long()
+    return ImageBatch((images[:, 0].float() / 255 - mean) / std, texts, attributes[::2, 0].long())
 
 
-def look(model: Any, shown: Pictures) -> tuple[Tensor, Tensor, Tensor]:
-    """Embeddings of pictures and of texts, and features of patches (N, patches, width)."""
+def look(model: Any, shown: ImageBatch) -> tuple[Tensor, Tensor, Tensor]:
+    """Embeddings of images and of texts, and features of patches (N, patches, width)."""
     with torch.inference_mode():
         patches = model.encoder.norm(model.encoder.backbone(shown.images)[:, 1:])
-        return model.embed_picture(shown.images), model.embed_text(shown.ids, shown.ids != PAD_ID), patches
+        return model.embed_image(shown.images), model.embed_text(shown.ids, shown.ids != PAD_ID), patches
 
 
 def gather(loaded: LoadedModel, networks: list[Any], first: int, count: int, device: str) -> list[dict[str, Tensor]]:
-    """For every network: embeddings of all pictures and texts, and the patches that show an object."""
+    """For every network: embeddings of all images and texts, and the patches that show an object."""
     found: list[dict[str, list[Tensor]]] = [{} for _ in networks]
     for start in range(first, first + count, step := AT_ONCE[device.partition(":")[0]]):
         shown = draw(loaded, start, min(step, first + count - start), device)
         covered = shown.attributes[..., 0] >= 0
         for network, kept in zip(networks, found, strict=True):
-            pictures, texts, patches = look(network, shown)
-            parts = {"pictures": pictures, "texts": texts, "ids": shown.ids}
+            images, texts, patches = look(network, shown)
+            parts = {"pictures": images, "texts": texts, "ids": shown.ids}
             parts |= {"patches": patches[covered], "attributes": shown.attributes[covered]}
             for name, value in parts.items():
                 kept.setdefault(name, []).append(value.clone())
@@ -94,7 +94,7 @@ def gather(loaded: LoadedModel, networks: list[Any], first: int, count: int, dev
 
 
 def probes(fitted: dict[str, Tensor], tested: dict[str, Tensor]) -> dict[str, float]:
-    """Accuracy on the patches of test pictures, by attribute."""
+    """Accuracy on the patches of test images, by attribute."""
     return {
         name: probe_accuracy(
             fitted["patches"].double(),
@@ -107,8 +107,8 @@ def probes(fitted: dict[str, Tensor], tested: dict[str, Tensor]) -> dict[str, fl
     }
 
 
-def single_picture_retrieval(seen: dict[str, Tensor]) -> dict[str, dict[str, float]]:
-    """Pictures to texts and back; equal texts count as one."""
+def single_image_retrieval(seen: dict[str, Tensor]) -> dict[str, dict[str, float]]:
+    """Images to texts and back; equal texts count as one."""
     column: dict[tuple[int, ...], int] = {}
     own = [[column.setdefault(tuple(ids), len(column))] for ids in seen["ids"].tolist()]
     first = [own.index([place]) for place in range(len(column))]
@@ -128,13 +128,13 @@ def main() -> None:
     loaded = load_model(arguments.model, device=arguments.device)
     torch.manual_seed(0)
     networks: list[Any] = [loaded.model, build_model(loaded.settings).to(arguments.device).eval()]
-    tested = gather(loaded, networks, 0, arguments.pictures, arguments.device)
-    fitted = gather(loaded, networks, arguments.pictures, arguments.fit, arguments.device)
+    tested = gather(loaded, networks, 0, arguments.images, arguments.device)
+    fitted = gather(loaded, networks, arguments.images, arguments.fit, arguments.device)
     labels, truth = fitted[0]["attributes"], tested[0]["attributes"]
     report = {
-        "pictures": arguments.pictures,
+        "pictures": arguments.images,
         "patches": len(truth),
-        "retrieval": single_picture_retrieval(tested[0]),
+        "retrieval": single_image_retrieval(tested[0]),
         "probe": probes(fitted[0], tested[0]),
         "random": probes(fitted[1], tested[1]),
         "majority": {

@@ -52,7 +52,7 @@ def seeded_model(preset: str, folder: Path) -> Path:
 
 
 def encoded_pairs(count: int) -> list[dict[str, tuple[str, bytes, str]]]:
-    """Photo-like JPEG pairs of the size of the benchmark's pictures."""
+    """Photo-like JPEG pairs of the size of the benchmark's images."""
     random = np.random.default_rng(0)
     pairs = []
     for _ in range(count):

@@ -21,7 +21,7 @@ import httpx
 import numpy as np
 from PIL import Image
 
-SIDES = (200, 700, 1500)  # of noisy pictures: the hardest to compress and to compare
+SIDES = (200, 700, 1500)  # of noisy images: the hardest to compress and to compare
 
 
 def main() -> None:

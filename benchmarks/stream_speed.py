@@ -70,7 +70,7 @@ def open_stream(device: str, quality: str, scenes: int, size: int, look: float) 
 
 
 def time_stream(device: str, quality: str, scenes: int, size: int, seconds: float, look: float) -> dict[str, Any]:
-    """Whole batches: scenes, pictures, captions, truth per patch."""
+    """Whole batches: scenes, images, captions, truth per patch."""
     stream = open_stream(device, quality, scenes, size, look)
     pairs, began = 0, time.perf_counter()
     while time.perf_counter() - began < seconds:

@@ -194,7 +194,7 @@ def _paragraphs(generator: random.Random, count: int, length: int = 45) -> str:
     return "".join(f"<p>{_words(generator, length)}.</p>" for _ in range(count))
 
 
-def picture(generator: random.Random, width: int = 240, height: int = 140) -> str:
+def image(generator: random.Random, width: int = 240, height: int = 140) -> str:
     """An `img` with a drawing of its own."""
     shapes = "".join(
         f"<circle cx='{generator.randrange(width)}' cy='{generator.randrange(height)}' r='{generator.randrange(8, 50)}' "
@@ -252,13 +252,13 @@ def _dashboard(g: random.Random) -> str:
 def _article(g: random.Random) -> str:
     return (
         f"<h1>{_words(g, 5)}</h1><p class='muted'>Published on Monday by the editors</p>{_paragraphs(g, 2)}"
-        f"{picture(g, 420, 180)}<h2>{_words(g, 3)}</h2>{_paragraphs(g, 3)}<blockquote>{_words(g, 14)}</blockquote>{_paragraphs(g, 3)}"
+        f"{image(g, 420, 180)}<h2>{_words(g, 3)}</h2>{_paragraphs(g, 3)}<blockquote>{_words(g, 14)}</blockquote>{_paragraphs(g, 3)}"
     )
 
 
 def _shop(g: random.Random) -> str:
     cards = "".join(
-        f"<div class='card'>{picture(g)}<h2>{_words(g, 2)}</h2><div class='price'>${g.randrange(5, 400)}.00</div><button>Add to cart</button></div>"
+        f"<div class='card'>{image(g)}<h2>{_words(g, 2)}</h2><div class='price'>${g.randrange(5, 400)}.00</div><button>Add to cart</button></div>"
         for _ in range(6)
     )
     return f"<h1>New this week</h1><div class='grid'>{cards}</div>"

@@ -1,4 +1,4 @@
-"""Mutated inputs for every parser, for a given time: `python fuzz/run.py --seconds 30 [--target pictures] [--seed 1]`.
+"""Mutated inputs for every parser, for a given time: `python fuzz/run.py --seconds 30 [--target images] [--seed 1]`.
 
 An input that makes a parser raise anything but its own refusal, or take longer than ten seconds, or fill the
 memory, is kept in fuzz/found; move it to fuzz/seeds/TARGET when it is repaired: tests try all of those.

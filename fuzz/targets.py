@@ -26,11 +26,11 @@ def refused() -> Iterator[None]:
         yield
 
 
-def pictures(data: bytes, folder: Path) -> None:
-    from spotchange.comparison.picture import read_picture
+def images(data: bytes, folder: Path) -> None:
+    from spotchange.comparison.raster import read_raster
     from spotchange.images import image_size, read_image
     from spotchange.serving.api.problems import Problem
-    from spotchange.serving.api.uploads import check_picture
+    from spotchange.serving.api.uploads import check_image
     from spotchange.serving.settings import ServerSettings
 
     with refused():
@@ -38,9 +38,9 @@ def pictures(data: bytes, folder: Path) -> None:
     with refused():
         assert read_image(data, max_pixels=MOST_PIXELS).mode == "RGB"
     with refused():
-        read_picture(data, max_pixels=MOST_PIXELS)
+        read_raster(data, max_pixels=MOST_PIXELS)
     with contextlib.suppress(Problem):
-        check_picture(data, "before", ServerSettings(max_pixels=MOST_PIXELS))
+        check_image(data, "before", ServerSettings(max_pixels=MOST_PIXELS))
 
 
 def manifests(data: bytes, folder: Path) -> None:
@@ -114,7 +114,7 @@ def score_files(data: bytes, folder: Path) -> None:
 
 
 TARGETS: dict[str, Target] = {
-    "pictures": pictures,
+    "pictures": images,
     "manifests": manifests,
     "recipes": recipes,
     "model_folders": model_folders,
@@ -127,7 +127,7 @@ TARGETS: dict[str, Target] = {
 def starting_points(name: str, folder: Path) -> list[bytes]:
     """Sound inputs of a target, from which mutations begin."""
     return {
-        "pictures": _pictures,
+        "pictures": _images,
         "manifests": lambda: [
             b'{"id": "1", "before_file_name": "a.png", "after_file_name": "b.png", "captions": ["x"], "facts": {}}\n',
             b'{"id": 1, "before_file_name": "a", "after_file_name": "b", "before_boxes": [[1, 2, 3, 4]]}\n' * 2,
@@ -147,7 +147,7 @@ def starting_points(name: str, folder: Path) -> list[bytes]:
     }[name]()
 
 
-def _pictures() -> list[bytes]:
+def _images() -> list[bytes]:
     made = []
     exif = Image.Exif()
     exif[0x0112], exif[0x010F] = 6, "maker"

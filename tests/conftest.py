@@ -55,7 +55,7 @@ def chromium() -> str:
 
 @pytest.fixture(scope="session")
 def shared() -> Path:
-    """Folder of optional local data (real pictures, annotations); tests that need it skip without it."""
+    """Folder of optional local data (real images, annotations); tests that need it skip without it."""
     folder = Path(os.environ.get("SPOTCHANGE_SHARED", REPOSITORY.parent / "shared"))
     if not folder.is_dir():
         pytest.skip("no local data folder (set SPOTCHANGE_SHARED)")

@@ -1,4 +1,4 @@
-"""Every kind of picture file a user can hand in, good and bad, made here as a real file."""
+"""Every kind of image file a user can hand in, good and bad, made here as a real file."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ RED, GREEN, BLUE, WHITE = (255, 0, 0), (0, 255, 0), (0, 0, 255), (255, 255, 255)
 
 def quadrants(width: int = 64, height: int = 48) -> Image.Image:
     """Red, green / blue, white: any flip, turn or colour mistake shows at a corner."""
-    picture = Image.new("RGB", (width, height), WHITE)
-    picture.paste(RED, (0, 0, width // 2, height // 2))
-    picture.paste(GREEN, (width // 2, 0, width, height // 2))
-    picture.paste(BLUE, (0, height // 2, width // 2, height))
-    return picture
+    image = Image.new("RGB", (width, height), WHITE)
+    image.paste(RED, (0, 0, width // 2, height // 2))
+    image.paste(GREEN, (width // 2, 0, width, height // 2))
+    image.paste(BLUE, (0, height // 2, width // 2, height))
+    return image
 
 
-def corners(picture: Image.Image) -> list[tuple[int, ...]]:
+def corners(image: Image.Image) -> list[tuple[int, ...]]:
     """The four corners' colours: top left, top right, bottom left, bottom right."""
-    right, bottom = picture.width - 4, picture.height - 4
-    return [picture.getpixel(place) for place in ((3, 3), (right, 3), (3, bottom), (right, bottom))]  # type: ignore[misc]
+    right, bottom = image.width - 4, image.height - 4
+    return [image.getpixel(place) for place in ((3, 3), (right, 3), (3, bottom), (right, bottom))]  # type: ignore[misc]
 
 
-def close(picture: Image.Image, expected: list[tuple[int, int, int]], tolerance: int = 12) -> None:
-    assert picture.mode == "RGB"
-    np.testing.assert_allclose(np.array(corners(picture)), np.array(expected), atol=tolerance)
+def close(image: Image.Image, expected: list[tuple[int, int, int]], tolerance: int = 12) -> None:
+    assert image.mode == "RGB"
+    np.testing.assert_allclose(np.array(corners(image)), np.array(expected), atol=tolerance)
 
 
-def encoded(picture: Image.Image, format_name: str, **options: object) -> bytes:
+def encoded(image: Image.Image, format_name: str, **options: object) -> bytes:
     buffer = io.BytesIO()
-    picture.save(buffer, format_name, **options)
+    image.save(buffer, format_name, **options)
     return buffer.getvalue()
 
 
@@ -55,9 +55,9 @@ def test_reads_every_format_from_path_and_bytes(format_name: str, tmp_path: Path
     path = tmp_path / "picture.bin"  # the suffix must not matter
     path.write_bytes(content)
     for source in (path, str(path), content):
-        picture = read_image(source)
-        assert picture.size == (64, 48)
-        close(picture, [RED, GREEN, BLUE, WHITE], tolerance=40 if format_name in ("JPEG", "WEBP") else 0)
+        image = read_image(source)
+        assert image.size == (64, 48)
+        close(image, [RED, GREEN, BLUE, WHITE], tolerance=40 if format_name in ("JPEG", "WEBP") else 0)
     assert image_size(path) == (64, 48)
 
 
@@ -90,12 +90,12 @@ def test_orientation_is_applied(
     exif[0x0112] = orientation
     path = tmp_path / "turned"
     path.write_bytes(encoded(stored, format_name, exif=exif))
-    picture = read_image(path)
-    assert picture.size == upright.size == image_size(path)
-    close(picture, [RED, GREEN, BLUE, WHITE], tolerance=40)
+    image = read_image(path)
+    assert image.size == upright.size == image_size(path)
+    close(image, [RED, GREEN, BLUE, WHITE], tolerance=40)
 
 
-def test_damaged_metadata_does_not_hide_a_sound_picture() -> None:
+def test_damaged_metadata_does_not_hide_a_sound_image() -> None:
     content = encoded(quadrants(), "JPEG", exif=b"Exif\x00\x00MM\x00*\x00\x00\x00\x08\x00\x09garbage")
     with pytest.warns(UserWarning, match="EXIF"):
         assert read_image(content).size == (64, 48)
@@ -114,8 +114,8 @@ def test_alpha_lies_over_white(mode: str) -> None:
 
 
 def test_half_alpha_mixes_with_white() -> None:
-    picture = read_image(encoded(Image.new("RGBA", (8, 8), (255, 0, 0, 128)), "PNG"))
-    assert picture.getpixel((0, 0)) == (255, 127, 127)
+    image = read_image(encoded(Image.new("RGBA", (8, 8), (255, 0, 0, 128)), "PNG"))
+    assert image.getpixel((0, 0)) == (255, 127, 127)
 
 
 def test_palette_with_transparency() -> None:
@@ -123,8 +123,8 @@ def test_palette_with_transparency() -> None:
     palette.putpalette([255, 0, 0, 0, 0, 255, 0, 0, 0])
     palette.paste(1, (0, 0, 32, 48))
     for format_name in ("PNG", "GIF"):
-        picture = read_image(encoded(palette, format_name, transparency=0))
-        close(picture, [BLUE, WHITE, BLUE, WHITE], tolerance=0)
+        image = read_image(encoded(palette, format_name, transparency=0))
+        close(image, [BLUE, WHITE, BLUE, WHITE], tolerance=0)
 
 
 def test_palette_without_transparency() -> None:
@@ -139,8 +139,8 @@ def test_grey_and_one_bit() -> None:
 @pytest.mark.parametrize("format_name", ["PNG", "TIFF"])
 def test_sixteen_bit_grey_keeps_its_tones(format_name: str) -> None:
     ramp = np.linspace(0, 65535, 256).round().astype(np.uint16)
-    picture = read_image(encoded(Image.fromarray(np.tile(ramp, (8, 1))), format_name))
-    np.testing.assert_array_equal(np.asarray(picture)[0, :, 0], np.arange(256))
+    image = read_image(encoded(Image.fromarray(np.tile(ramp, (8, 1))), format_name))
+    np.testing.assert_array_equal(np.asarray(image)[0, :, 0], np.arange(256))
 
 
 def test_sixteen_bit_grey_with_a_transparent_value() -> None:
@@ -167,8 +167,8 @@ def deep_png(values: np.ndarray) -> bytes:
 
 def test_float_tiff() -> None:
     values = np.linspace(0, 1, 256, dtype=np.float32)
-    picture = read_image(encoded(Image.fromarray(np.tile(values, (4, 1))), "TIFF"))
-    np.testing.assert_array_equal(np.asarray(picture)[0, :, 0], np.arange(256))
+    image = read_image(encoded(Image.fromarray(np.tile(values, (4, 1))), "TIFF"))
+    np.testing.assert_array_equal(np.asarray(image)[0, :, 0], np.arange(256))
 
 
 @pytest.mark.parametrize("format_name", ["JPEG", "TIFF"])
@@ -178,7 +178,7 @@ def test_cmyk(format_name: str) -> None:
     close(read_image(content), [RED, GREEN, BLUE, WHITE], tolerance=40)
 
 
-def test_pillow_pictures_and_arrays() -> None:
+def test_pillow_images_and_arrays() -> None:
     source = half_transparent("RGBA")
     close(read_image(source), [(200, 200, 200), WHITE] * 2, tolerance=0)
     assert source.mode == "RGBA"
@@ -273,7 +273,7 @@ def _file(content: bytes) -> Callable[[Path], Path]:
 
 
 def noise(format_name: str, **options: object) -> bytes:
-    """A picture that does not compress, so that half the file holds half the pixels."""
+    """An image that does not compress, so that half the file holds half the pixels."""
     pixels = np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8)
     return encoded(Image.fromarray(pixels), format_name, **options)
 
@@ -314,7 +314,7 @@ def test_bad_files_are_refused_with_one_line(make: Callable[[Path], Path], reaso
 
 @pytest.mark.filterwarnings("ignore")  # Pillow warns of odd metadata; what counts here is what is raised
 @pytest.mark.parametrize("format_name", ["JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF"])
-def test_any_damage_gives_a_picture_or_an_image_error(format_name: str) -> None:
+def test_any_damage_gives_a_image_or_an_image_error(format_name: str) -> None:
     chance = np.random.default_rng(7)
     whole = noise(format_name)
     refused = 0
@@ -329,7 +329,7 @@ def test_any_damage_gives_a_picture_or_an_image_error(format_name: str) -> None:
     assert refused > 5
 
 
-def test_a_gif_frame_larger_than_its_picture_is_refused() -> None:
+def test_a_gif_frame_larger_than_its_image_is_refused() -> None:
     content = bytearray(encoded(quadrants(), "GIF"))
     frame = content.index(b"\x2c", 13)  # the image descriptor: left, top, width, height in two bytes each
     content[frame + 5 : frame + 9] = struct.pack("<HH", 60_000, 60_000)
@@ -343,14 +343,14 @@ def test_bad_type_is_refused() -> None:
 
 
 def test_too_many_pixels_are_refused_before_decoding() -> None:
-    """A picture of 20,000 x 20,000 pixels in a few hundred bytes: decoding it would need 1.2 GB."""
+    """An image of 20,000 x 20,000 pixels in a few hundred bytes: decoding it would need 1.2 GB."""
     header = struct.pack(">IIBBBBB", 20_000, 20_000, 8, 2, 0, 0, 0)
     bomb = deep_png(np.zeros((1, 1, 3), dtype=">u2"))
     crc = struct.pack(">I", zlib.crc32(b"IHDR" + header))
     bomb = bomb[:16] + header + crc + bomb[16 + len(header) + 4 :]
     with pytest.raises(ImageError, match=r"20000x20000 pixels, more than the limit of 100,000,000"):
         read_image(bomb)
-    # With a higher limit the size is no longer the reason: the few bytes there are do not make a picture.
+    # With a higher limit the size is no longer the reason: the few bytes there are do not make an image.
     with pytest.raises(ImageError, match="damaged"):
         read_image(bomb[:80], max_pixels=10**9)
 
@@ -382,7 +382,7 @@ def test_a_strip_of_two_kilobytes_is_refused_before_decoding(monkeypatch: pytest
         read_image(strip)
 
 
-def test_large_pictures_are_brought_nearer_by_whole_factors() -> None:
+def test_large_images_are_brought_nearer_by_whole_factors() -> None:
     assert shrunk(Image.new("RGB", (3583, 100)), 224, 224).size == (3583, 100)
     assert shrunk(Image.new("RGB", (3584, 100)), 224, 224).size == (1792, 100)
     assert shrunk(Image.new("RGB", (1280, 30_000)), 224, 224).size == (1280, 1875)
@@ -408,7 +408,7 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("orientation", [3, 6, 8])
-def test_damaged_metadata_do_not_stop_a_turned_picture(orientation: int) -> None:
+def test_damaged_metadata_do_not_stop_a_turned_image(orientation: int) -> None:
     """Found by an attack: writing the metadata anew after turning failed on entries that were read silently."""
     exif = Image.Exif()
     exif[0x0112] = orientation
@@ -462,6 +462,6 @@ def test_squash_is_antialiased_and_planar() -> None:
     assert squash(quadrants(), 30, 20).shape == (3, 20, 30)
 
 
-def test_reading_pictures_needs_no_torch() -> None:
+def test_reading_images_needs_no_torch() -> None:
     program = "import sys, spotchange.images; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -37,15 +37,15 @@ def test_caption(tmp_path: Path) -> None:
     assert (tmp_path / "heat.png").is_file()
 
 
-def test_caption_from_pixels_and_of_identical_pictures(tmp_path: Path) -> None:
+def test_caption_from_pixels_and_of_identical_images(tmp_path: Path) -> None:
     assert json.loads(done("caption", BEFORE, BEFORE, "--json", cwd=tmp_path))["changed"] is False
     assert json.loads(done("caption", BEFORE, AFTER, "--model", "pixels", "--json", cwd=tmp_path))["changed"] is True
 
 
 def test_compare(tmp_path: Path) -> None:
-    for folder, picture in (("a", BEFORE), ("b", AFTER)):
+    for folder, image in (("a", BEFORE), ("b", AFTER)):
         (tmp_path / folder).mkdir()
-        (tmp_path / folder / "shot.jpg").write_bytes(picture.read_bytes())
+        (tmp_path / folder / "shot.jpg").write_bytes(image.read_bytes())
     finished = spotchange("compare", "a", "b", "--fail-on-change", "--report", "report.html", cwd=tmp_path)
     assert finished.returncode == 1, finished.stderr
     assert "shot.jpg" in finished.stdout

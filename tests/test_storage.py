@@ -85,9 +85,9 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stumbling]:
 
 
 def draw(left: int) -> Image.Image:
-    picture = Image.new("RGB", (48, 32), "gray")
-    ImageDraw.Draw(picture).rectangle((left, 6, left + 12, 20), fill="red")
-    return picture
+    image = Image.new("RGB", (48, 32), "gray")
+    ImageDraw.Draw(image).rectangle((left, 6, left + 12, 20), fill="red")
+    return image
 
 
 @pytest.fixture
@@ -219,7 +219,7 @@ class _Quiet(http.server.SimpleHTTPRequestHandler):
         pass
 
 
-def test_pictures_come_from_a_web_server(pairs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_images_come_from_a_web_server(pairs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("spotchange.storage.stores.FIRST_PAUSE", 0.01)
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(pairs)))
     threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -95,9 +95,9 @@ def test_the_light_installation_captions_compares_and_scores_without_network(pyt
     told = json.loads(captioned.stdout)
     assert told["changed"] is True
     assert told["source"] == "model"
-    for folder, picture in zip("ab", PAIR, strict=True):
+    for folder, image in zip("ab", PAIR, strict=True):
         (tmp_path / folder).mkdir()
-        (tmp_path / folder / "shot.jpg").write_bytes(Path(picture).read_bytes())
+        (tmp_path / folder / "shot.jpg").write_bytes(Path(image).read_bytes())
     compared = run(python, home, "compare", "a", "b", "--fail-on-change")
     assert compared.returncode == 1, compared.stderr
     (tmp_path / "told.json").write_text(json.dumps({"a": told["caption"], "b": "no change"}))

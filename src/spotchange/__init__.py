@@ -1,4 +1,4 @@
-"""spotchange: two pictures in, a sentence about what changed out.
+"""spotchange: two images in, a sentence about what changed out.
 
 >>> import spotchange
 >>> captioner = spotchange.load()  # doctest: +SKIP

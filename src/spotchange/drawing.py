@@ -1,4 +1,4 @@
-"""Pictures for people: both sides with what changed marked, and figures of titled columns."""
+"""Images for people: both sides with what changed marked, and figures of titled columns."""
 
 from __future__ import annotations
 
@@ -20,39 +20,39 @@ PANEL_WIDTH, PANEL_HEIGHT = 4096, 640  # pixels, at most
 INK, PAPER, MARK = (28, 28, 30), (255, 255, 255), (255, 45, 85)
 
 
-def overlay(picture: Image.Image, heat: npt.NDArray[np.floating]) -> Image.Image:
-    """The picture with what changed, heat in [0, 1], in its own colours and the rest faded.
+def overlay(image: Image.Image, heat: npt.NDArray[np.floating]) -> Image.Image:
+    """The image with what changed, heat in [0, 1], in its own colours and the rest faded.
 
     Nothing is painted over the change: it may be a change of colour. Without heat nothing is faded.
     """
     strength = Image.fromarray((np.clip(heat, 0, 1) * 255).astype(np.uint8)).resize(
-        picture.size, Image.Resampling.BICUBIC
+        image.size, Image.Resampling.BICUBIC
     )
     kept = np.asarray(strength, dtype=np.float32)[..., None] / 255.0
-    pixels = np.asarray(picture, dtype=np.float32)
+    pixels = np.asarray(image, dtype=np.float32)
     faded = (pixels.mean(axis=2, keepdims=True) * 0.7 + pixels * 0.3) * FADE + 255 * (1 - FADE)
     fading = (1 - kept) * float(np.clip(heat, 0, 1).max())
     return Image.fromarray(np.clip(pixels * (1 - fading) + faded * fading, 0, 255).astype(np.uint8))
 
 
-def draw_boxes(picture: Image.Image, regions: Sequence[Region]) -> Image.Image:
+def draw_boxes(image: Image.Image, regions: Sequence[Region]) -> Image.Image:
     """A copy with a frame round every region."""
-    marked = picture.copy()
+    marked = image.copy()
     pen = ImageDraw.Draw(marked)
-    thickness = max(2, round(max(picture.size) / 240))
+    thickness = max(2, round(max(image.size) / 240))
     for region in regions:
         x, y, width, height = region.box
         pen.rectangle((x, y, x + width - 1, y + height - 1), outline=MARK, width=thickness)
     return marked
 
 
-def marked_picture(
-    picture: Image.Image, heat: npt.NDArray[np.floating], regions: Sequence[Region], *, height: int
+def marked_image(
+    image: Image.Image, heat: npt.NDArray[np.floating], regions: Sequence[Region], *, height: int
 ) -> Image.Image:
-    """The picture at this height, with heat and boxes; work and memory follow the height, not the picture."""
-    size = (max(1, round(picture.width * height / picture.height)), height)
-    across, down = size[0] / picture.width, height / picture.height
-    scaled = shrunk(picture, *size).resize(size)
+    """The image at this height, with heat and boxes; work and memory follow the height, not the image."""
+    size = (max(1, round(image.width * height / image.height)), height)
+    across, down = size[0] / image.width, height / image.height
+    scaled = shrunk(image, *size).resize(size)
     boxes = [replace(each, box=_scaled(each.box, across, down)) for each in regions]
     return draw_boxes(overlay(scaled, heat), boxes)
 
@@ -71,12 +71,12 @@ def side_by_side(
     caption: str,
 ) -> Image.Image:
     """Before and after with heat (2, rows, columns) and boxes, the sentence underneath."""
-    widest = max(picture.width / picture.height for picture in (before, after))
+    widest = max(image.width / image.height for image in (before, after))
     height = max(1, min(PANEL_HEIGHT, before.height if before.height > after.height else after.height))
     height = max(1, min(height, round(PANEL_WIDTH / widest)))
     panels = [
-        marked_picture(picture, heat[index], [r for r in regions if r.image == name], height=height)
-        for index, (name, picture) in enumerate((("before", before), ("after", after)))
+        marked_image(image, heat[index], [r for r in regions if r.image == name], height=height)
+        for index, (name, image) in enumerate((("before", before), ("after", after)))
     ]
     return figure([("before", panels[:1]), ("after", panels[1:])], [caption], band=BAND, font_size=20)
 

@@ -21,11 +21,11 @@ class InputError(SpotchangeError):
 
 
 class ImageError(InputError):
-    """A picture cannot be read."""
+    """An image cannot be read."""
 
 
 class ImageSizeError(ImageError):
-    """A picture is larger or longer than is accepted."""
+    """An image is larger or longer than is accepted."""
 
 
 class DataError(InputError):

@@ -1,4 +1,4 @@
-"""Whatever a picture may be given as, brought to what `images.py` reads: a path, encoded bytes, Pillow, an array.
+"""Whatever an image may be given as, brought to what `images.py` reads: a path, encoded bytes, Pillow, an array.
 
 Arrays and tensors are (height, width), (height, width, channels) or (channels, height, width) with 1, 3 or 4 channels,
 of uint8, uint16, bool, or floats from 0 to 1. Where both orders fit the shape (a side of 1, 3 or 4 pixels), a numpy
@@ -19,7 +19,7 @@ from PIL import Image
 from spotchange.errors import ImageError
 
 ImageSource = str | os.PathLike[str] | bytes | Image.Image | np.ndarray[Any, Any] | IO[bytes] | Any
-"""A path, a data URL, encoded bytes, a file object, a Pillow picture, a numpy array or a torch tensor."""
+"""A path, a data URL, encoded bytes, a file object, a Pillow image, a numpy array or a torch tensor."""
 PlainSource = str | os.PathLike[str] | bytes | Image.Image | np.ndarray[Any, Any]
 
 _CHANNELS = (1, 3, 4)
@@ -27,7 +27,7 @@ _DATA_URL = re.compile(r"data:image/[\w.+-]+(?:;[\w.+=-]+)*;base64,", re.IGNOREC
 
 
 def plain_source(source: ImageSource) -> PlainSource:
-    """The same picture as a path, bytes, a Pillow picture or an array with channels last.
+    """The same image as a path, bytes, a Pillow image or an array with channels last.
 
     Raises:
         ImageError: one line that says why it is none.
@@ -44,7 +44,7 @@ def plain_source(source: ImageSource) -> PlainSource:
         return channels_last(_from_tensor(source), tensor=True)
     if callable(getattr(source, "read", None)):
         return _from_file(source)
-    raise ImageError(f"cannot read a picture from {type(source).__name__}")
+    raise ImageError(f"cannot read an image from {type(source).__name__}")
 
 
 def channels_last(array: np.ndarray[Any, Any], *, tensor: bool = False) -> np.ndarray[Any, Any]:
@@ -62,7 +62,7 @@ def channels_last(array: np.ndarray[Any, Any], *, tensor: bool = False) -> np.nd
 
 
 def image_from_array(array: np.ndarray[Any, Any]) -> Image.Image:
-    """An array with channels last as a picture of 8 bits."""
+    """An array with channels last as an image of 8 bits."""
     if array.ndim == 3 and array.shape[2] == 1:
         array = array[:, :, 0]
     if array.dtype == np.uint16:
@@ -83,7 +83,7 @@ def _from_tensor(tensor: Any) -> np.ndarray[Any, Any]:
         held = tensor.detach().cpu()
         return np.asarray((held.float() if held.is_floating_point() else held).numpy())  # numpy has no bfloat16
     except (TypeError, RuntimeError, AttributeError) as error:
-        raise ImageError(f"cannot read a picture from this tensor ({' '.join(str(error).split())[:120]})") from error
+        raise ImageError(f"cannot read an image from this tensor ({' '.join(str(error).split())[:120]})") from error
 
 
 def _from_file(stream: Any) -> bytes:

@@ -1,4 +1,4 @@
-"""The one place that reads pictures: any usual file in, an upright opaque RGB picture out, or one clear line."""
+"""The one place that reads images: any usual file in, an upright opaque RGB image out, or one clear line."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from spotchange.storage import StorePath, as_place, is_address
 
 MAX_PIXELS = 100_000_000
 MAX_SIDE = 65_535  # pixels; what JPEG can hold, and more than any page
-MAX_ASPECT = 100  # of a picture with a side longer than LONG_SIDE: no camera or page makes a longer strip
+MAX_ASPECT = 100  # of an image with a side longer than LONG_SIDE: no camera or page makes a longer strip
 LONG_SIDE = 4096
-_STRIP = 4_000_000  # pixels of a deep picture that are converted at a time
+_STRIP = 4_000_000  # pixels of a deep image that are converted at a time
 _SPARE = 8  # a side is halved, and so on, only while it stays this many times longer than the side wanted
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF")
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif")
@@ -52,28 +52,26 @@ _TURNS = {
 
 
 def read_image(source: ImageSource, *, max_pixels: int = MAX_PIXELS, smallest_side: int | None = None) -> Image.Image:
-    """Read a picture as upright RGB: orientation applied, transparency over white, 16 bits brought to 8.
+    """Read an image as upright RGB: orientation applied, transparency over white, 16 bits brought to 8.
 
     Args:
-        source: Path, data URL, encoded bytes, file object, Pillow picture, array or tensor; see `image_sources`.
-        max_pixels: Larger pictures are refused before anything is decoded.
+        source: Path, data URL, encoded bytes, file object, Pillow image, array or tensor; see `image_sources`.
+        max_pixels: Larger images are refused before anything is decoded.
         smallest_side: Let the JPEG decoder shrink by 2, 4 or 8 as long as both sides stay at least this long.
             Much faster for loaders that scale down anyway; pixels differ slightly from a full decode.
 
     Raises:
-        ImageError: one line that says what is wrong with the picture.
+        ImageError: one line that says what is wrong with the image.
     """
-    picture = read_stored(source, max_pixels=max_pixels, smallest_side=smallest_side)
+    image = read_stored(source, max_pixels=max_pixels, smallest_side=smallest_side)
     try:
-        return _to_rgb(picture)
+        return _to_rgb(image)
     except (ValueError, OSError, MemoryError) as error:
-        raise ImageError(
-            f"{_name_of(source)}: cannot convert colour mode {picture.mode} ({_one_line(error)})"
-        ) from error
+        raise ImageError(f"{_name_of(source)}: cannot convert colour mode {image.mode} ({_one_line(error)})") from error
 
 
 def read_stored(source: ImageSource, *, max_pixels: int = MAX_PIXELS, smallest_side: int | None = None) -> Image.Image:
-    """Read a picture upright, with the transparency and the depth it is stored with; arguments as `read_image`."""
+    """Read an image upright, with the transparency and the depth it is stored with; arguments as `read_image`."""
     source = plain_source(source)
     name = _name_of(source)
     if isinstance(source, Image.Image):
@@ -89,21 +87,21 @@ def read_stored(source: ImageSource, *, max_pixels: int = MAX_PIXELS, smallest_s
 def read_pair(
     before: ImageSource, after: ImageSource, *, max_pixels: int = MAX_PIXELS, smallest_side: int | None = None
 ) -> tuple[Image.Image, Image.Image]:
-    """Read both pictures of a pair; an error says which side it is about. The sides may differ in size."""
-    pictures: list[Image.Image] = []
+    """Read both images of a pair; an error says which side it is about. The sides may differ in size."""
+    images: list[Image.Image] = []
     problems: list[str] = []
     for side, source in (("before", before), ("after", after)):
         try:
-            pictures.append(read_image(source, max_pixels=max_pixels, smallest_side=smallest_side))
+            images.append(read_image(source, max_pixels=max_pixels, smallest_side=smallest_side))
         except ImageError as error:
             problems.append(f"{side}: {error.message}")
     if problems:
         raise ImageError("; ".join(problems))
-    return pictures[0], pictures[1]
+    return images[0], images[1]
 
 
 def image_size(source: str | os.PathLike[str] | bytes, *, max_pixels: int = MAX_PIXELS) -> tuple[int, int]:
-    """Width and height from the header alone, as the upright picture has them: a quick check of a file."""
+    """Width and height from the header alone, as the upright image has them: a quick check of a file."""
     if isinstance(source, bytes):
         return _upright_size(_open(io.BytesIO(source), "picture", max_pixels))
     name = os.fspath(source)
@@ -112,7 +110,7 @@ def image_size(source: str | os.PathLike[str] | bytes, *, max_pixels: int = MAX_
 
 
 def size_problem(width: int, height: int, *, max_pixels: int = MAX_PIXELS) -> str | None:
-    """Why a picture of this size is refused, before anything is decoded; None where it is not."""
+    """Why an image of this size is refused, before anything is decoded; None where it is not."""
     if width < 1 or height < 1:
         return f"no pixels ({width}x{height})"
     if width * height > max_pixels:
@@ -136,36 +134,36 @@ def images_in(folder: Path) -> set[str]:
     }
 
 
-def encode_image(picture: Image.Image, image_format: str = "png") -> bytes:
-    """The picture as a file: png, or jpeg at quality 92."""
+def encode_image(image: Image.Image, image_format: str = "png") -> bytes:
+    """The image as a file: png, or jpeg at quality 92."""
     packed = io.BytesIO()
-    picture.save(packed, image_format.upper(), **({"quality": 92} if image_format == "jpeg" else {}))
+    image.save(packed, image_format.upper(), **({"quality": 92} if image_format == "jpeg" else {}))
     return packed.getvalue()
 
 
-def squash(picture: Image.Image, width: int, height: int | None = None) -> Pixels:
+def squash(image: Image.Image, width: int, height: int | None = None) -> Pixels:
     """Scale to exactly `width` x `height` (default: a square), antialiased, whatever the proportions.
 
     Returns:
         uint8 (3, height, width).
     """
     size = (width, height or width)
-    scaled = picture if picture.size == size else picture.resize(size, Image.Resampling.BICUBIC)
+    scaled = image if image.size == size else image.resize(size, Image.Resampling.BICUBIC)
     return np.ascontiguousarray(np.asarray(scaled, dtype=np.uint8).transpose(2, 0, 1))
 
 
-def shrunk(picture: Image.Image, width: int, height: int) -> Image.Image:
-    """A picture much larger than `width` x `height` brought nearer to it by whole factors, each side by its own.
+def shrunk(image: Image.Image, width: int, height: int) -> Image.Image:
+    """An image much larger than `width` x `height` brought nearer to it by whole factors, each side by its own.
 
-    Whoever scales a picture to that size spends time and memory on what is left, not on what was sent. Each side
+    Whoever scales an image to that size spends time and memory on what is left, not on what was sent. Each side
     stays at least eight times as long as wanted, where averages of whole pixels and a filter's weights give the same.
     """
-    across, down = max(1, picture.width // (_SPARE * width)), max(1, picture.height // (_SPARE * height))
-    return picture if across == down == 1 else picture.reduce((across, down))
+    across, down = max(1, image.width // (_SPARE * width)), max(1, image.height // (_SPARE * height))
+    return image if across == down == 1 else image.reduce((across, down))
 
 
 def same_pixels(first: Image.Image, second: Image.Image) -> bool:
-    """Whether two RGB pictures are equal, compared strip by strip."""
+    """Whether two RGB images are equal, compared strip by strip."""
     if first.size != second.size:
         return False
     width, height = first.size
@@ -190,7 +188,7 @@ def _open_file(source: str | os.PathLike[str]) -> IO[bytes]:
             return io.BytesIO(as_place(source).read_bytes())
         # Whoever opens a pipe waits until somebody writes into it.
         if not stat.S_ISREG(os.stat(name).st_mode):
-            raise ImageError(f"{name} is a folder, not a picture" if os.path.isdir(name) else f"{name} is not a file")
+            raise ImageError(f"{name} is a folder, not an image" if os.path.isdir(name) else f"{name} is not a file")
         return open(name, "rb")
     except (OSError, ValueError) as error:
         raise ImageError(_why_not_opened(name, error)) from error
@@ -203,14 +201,14 @@ def _why_not_opened(name: str, error: Exception) -> str:
 
 
 def _read_stream(stream: IO[bytes], name: str, max_pixels: int, smallest_side: int | None) -> Image.Image:
-    picture = _open(stream, name, max_pixels)
+    image = _open(stream, name, max_pixels)
     if smallest_side is not None:
-        picture.draft(None, (smallest_side, smallest_side))  # None: keep the colour mode
-    return _load(picture, name=name, max_pixels=max_pixels)
+        image.draft(None, (smallest_side, smallest_side))  # None: keep the colour mode
+    return _load(image, name=name, max_pixels=max_pixels)
 
 
 def _open(stream: IO[bytes], name: str, max_pixels: int) -> Image.Image:
-    """Read the header only, and refuse what is not a picture of ours or too large."""
+    """Read the header only, and refuse what is not an image of ours or too large."""
     prefix = stream.read(16)
     if not prefix:
         raise ImageError(f"{name} is empty (zero bytes)")
@@ -222,73 +220,73 @@ def _open(stream: IO[bytes], name: str, max_pixels: int) -> Image.Image:
             continue
         stream.seek(0)
         try:
-            picture = factory(stream, name)
+            image = factory(stream, name)
         except UnidentifiedImageError:
             continue
         except _DECODING_ERRORS as error:
             raise ImageError(f"{name} is damaged or truncated ({format_name}: {_one_line(error)})") from error
-        _check_size(picture, name, max_pixels)
-        return picture
+        _check_size(image, name, max_pixels)
+        return image
     foreign = [format_name for start, mark, format_name in _FOREIGN if prefix[start:].startswith(mark)]
     if foreign:
         raise ImageError(f"{name} is {foreign[0]}, which is not supported (use {', '.join(FORMATS)})")
     raise ImageError(f"{name} is not an image (or of no supported format: {', '.join(FORMATS)})")
 
 
-def _check_size(picture: Image.Image, name: str, max_pixels: int) -> None:
-    problem = size_problem(*picture.size, max_pixels=max_pixels)
+def _check_size(image: Image.Image, name: str, max_pixels: int) -> None:
+    problem = size_problem(*image.size, max_pixels=max_pixels)
     if problem is not None:
         raise ImageSizeError(f"{name} has {problem}")
 
 
-def _load(picture: Image.Image, *, name: str, max_pixels: int) -> Image.Image:
+def _load(image: Image.Image, *, name: str, max_pixels: int) -> Image.Image:
     """Decode and turn upright."""
-    _check_size(picture, name, max_pixels)
+    _check_size(image, name, max_pixels)
     try:
-        picture.load()
+        image.load()
     except _DECODING_ERRORS as error:
         raise ImageError(f"{name} is damaged or truncated ({_one_line(error)})") from error
     try:
-        return _upright(picture)
+        return _upright(image)
     except (ValueError, OSError, MemoryError) as error:
-        raise ImageError(f"{name}: cannot turn colour mode {picture.mode} ({_one_line(error)})") from error
+        raise ImageError(f"{name}: cannot turn colour mode {image.mode} ({_one_line(error)})") from error
 
 
-def _orientation(picture: Image.Image) -> int:
+def _orientation(image: Image.Image) -> int:
     try:
-        return int(picture.getexif().get(0x0112, 1))
+        return int(image.getexif().get(0x0112, 1))
     except Exception:
-        # Damaged metadata of a sound picture, in any of the ways EXIF can be damaged: show it as it is stored.
+        # Damaged metadata of a sound image, in any of the ways EXIF can be damaged: show it as it is stored.
         return 1
 
 
-def _upright_size(picture: Image.Image) -> tuple[int, int]:
-    width, height = picture.size
-    lying = picture.format != "TIFF" and _orientation(picture) in (5, 6, 7, 8)  # Pillow turns TIFF sizes itself
+def _upright_size(image: Image.Image) -> tuple[int, int]:
+    width, height = image.size
+    lying = image.format != "TIFF" and _orientation(image) in (5, 6, 7, 8)  # Pillow turns TIFF sizes itself
     return (height, width) if lying else (width, height)
 
 
-def _upright(picture: Image.Image) -> Image.Image:
+def _upright(image: Image.Image) -> Image.Image:
     # Not ImageOps.exif_transpose, which also writes the metadata anew and fails where they are damaged.
-    turn = _TURNS.get(_orientation(picture))
-    return picture if turn is None else picture.transpose(turn)
+    turn = _TURNS.get(_orientation(image))
+    return image if turn is None else image.transpose(turn)
 
 
-def _to_rgb(picture: Image.Image) -> Image.Image:
-    if picture.mode.startswith("I") or picture.mode == "F":
-        return _deep_grey_to_rgb(picture)
-    if picture.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in picture.info:
-        layer = picture.convert("RGBA")
+def _to_rgb(image: Image.Image) -> Image.Image:
+    if image.mode.startswith("I") or image.mode == "F":
+        return _deep_grey_to_rgb(image)
+    if image.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in image.info:
+        layer = image.convert("RGBA")
         white = Image.new("RGBA", layer.size, "white")
         return Image.alpha_composite(white, layer).convert("RGB")
-    return picture.convert("RGB")
+    return image.convert("RGB")
 
 
-def _deep_grey_to_rgb(picture: Image.Image) -> Image.Image:
-    """Grey of more than 8 bits: Pillow's own conversion clips at 255, which turns most of such a picture white."""
-    stored = np.asarray(picture)
-    transparent = picture.info.get("transparency")
-    if picture.mode == "F":
+def _deep_grey_to_rgb(image: Image.Image) -> Image.Image:
+    """Grey of more than 8 bits: Pillow's own conversion clips at 255, which turns most of such an image white."""
+    stored = np.asarray(image)
+    transparent = image.info.get("transparency")
+    if image.mode == "F":
         scale = 255.0 if stored.max() <= 1 else 1.0
     else:
         # 32-bit integers are nearly always 16-bit data in a wider container.

@@ -25,7 +25,7 @@ PixelBox = tuple[float, float, float, float]  # x, y, width, height
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Row:
-    """One pair of pictures with what is known about it. File names are relative to `folder`."""
+    """One pair of images with what is known about it. File names are relative to `folder`."""
 
     id: str
     before_file_name: str

@@ -8,7 +8,7 @@ from html import escape
 from typing import Any, Literal
 
 SCHEMA_VERSION = 2
-Box = tuple[int, int, int, int]  # x, y, width, height in pixels of the picture given
+Box = tuple[int, int, int, int]  # x, y, width, height in pixels of the image given
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +21,7 @@ class Alternative:
 
 @dataclass(frozen=True, kw_only=True)
 class Region:
-    """A place in one of the pictures where something changed."""
+    """A place in one of the images where something changed."""
 
     image: Literal["before", "after"]
     box: Box
@@ -30,7 +30,7 @@ class Region:
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One thing that happened, with its places in both pictures."""
+    """One thing that happened, with its places in both images."""
 
     kind: str
     """A key of `comparison.KINDS`."""
@@ -63,7 +63,7 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class CaptionResult:
-    """What is said about two pictures; `to_dict` is the JSON of the command line, the batch file and the API."""
+    """What is said about two images; `to_dict` is the JSON of the command line, the batch file and the API."""
 
     caption: str
     changed: bool
@@ -109,7 +109,7 @@ class CaptionResult:
         return f"<{verdict} ({self.change_score:.2f}{more}{where}{warned}): {self.caption!r}, by {self.model}>"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the pictures with boxes, where they are still to be had, and the sentence."""
+        """What a notebook shows: the images with boxes, where they are still to be had, and the sentence."""
         show = self.__dict__.get("_show")
         verdict = f"changed, {self.change_type}" if self.changed and self.change_type else "changed"
         verdict = verdict if self.changed else "unchanged"
@@ -119,7 +119,7 @@ class CaptionResult:
             f"<small>{escape(verdict)}, score {self.change_score:.2f}, by {escape(self.model)}</small>{notes}</p></div>"
         )
 
-    def show_pictures_with(self, show: Callable[[], str]) -> None:
+    def show_images_with(self, show: Callable[[], str]) -> None:
         """Let `_repr_html_` begin with what `show` writes; no part of the result: not compared, copied or saved."""
         object.__setattr__(self, "_show", show)
 

@@ -15,7 +15,7 @@ ATTRIBUTE_NAMES = ("color", "shape", "material", "size")
 ATTRIBUTE_VALUES = (COLORS, SHAPES, MATERIALS, SIZES)
 COLOR, SHAPE, MATERIAL, SIZE = range(4)
 
-BEFORE, AFTER, SAME = range(3)  # the three pictures of a scene; SAME is the distractor
+BEFORE, AFTER, SAME = range(3)  # the three images of a scene; SAME is the distractor
 
 
 @dataclass(frozen=True, kw_only=True)

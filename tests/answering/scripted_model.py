@@ -24,7 +24,7 @@ class ScriptedModel:
     sentences: tuple[str, ...] = ("the cube moved", "nothing has changed")
     logits: tuple[float, ...] | None = (0.0, 0.0, 0.0, 0.0, 0.0, 4.0)
     without_denial: str | None = None  # said where "nothing" may not be
-    hot: tuple[int, int, int] = (1, 2, 3)  # picture, row, column
+    hot: tuple[int, int, int] = (1, 2, 3)  # image, row, column
     features: float = 0.0
     seen: list[DecodingOptions] = field(default_factory=list)
 
@@ -38,8 +38,8 @@ class ScriptedModel:
 
     def heatmap(self, state: VisualState) -> Tensor:
         heat = torch.full((len(state), 2, 4, 6), 0.1)
-        picture, row, column = self.hot
-        heat[:, picture, row, column] = 0.9
+        image, row, column = self.hot
+        heat[:, image, row, column] = 0.9
         return heat
 
     def generate(self, state: VisualState, options: DecodingOptions) -> Generated:
@@ -71,8 +71,8 @@ class ScriptedLoaded:
     change_types: tuple[str, ...] = ("none", "color", "texture", "add", "drop", "move")
     tokenizer: ScriptedWords = field(default_factory=ScriptedWords)
 
-    def preprocess(self, pictures: list[Image.Image]) -> Tensor:
-        return torch.zeros(len(pictures), 3, 8, 12)
+    def preprocess(self, images: list[Image.Image]) -> Tensor:
+        return torch.zeros(len(images), 3, 8, 12)
 
     def decode(self, ids: list[int]) -> str:
         return self.model.sentences[ids[0]]

@@ -26,17 +26,17 @@ def disc() -> tuple[Image.Image, Image.Image]:
 
 def clock() -> tuple[Image.Image, Image.Image]:
     """A blurred clock, without and with a red square."""
-    pictures = []
+    images = []
     for square in (False, True):
-        picture = Image.new("RGB", (480, 320), GREY)
-        pen = ImageDraw.Draw(picture)
+        image = Image.new("RGB", (480, 320), GREY)
+        pen = ImageDraw.Draw(image)
         pen.ellipse((140, 60, 340, 260), fill="white", outline="black", width=4)
         pen.line((240, 160, 240, 90), fill="black", width=6)
         pen.line((240, 160, 300, 190), fill="black", width=6)
         if square:
             pen.rectangle((360, 230, 420, 290), fill=(220, 30, 30))
-        pictures.append(picture.filter(ImageFilter.GaussianBlur(4)))
-    return pictures[0], pictures[1]
+        images.append(image.filter(ImageFilter.GaussianBlur(4)))
+    return images[0], images[1]
 
 
 @pytest.mark.parametrize("pair", [disc(), clock()], ids=["disc", "clock"])
@@ -63,10 +63,10 @@ def test_a_drawn_ramp_is_no_lit_ground(degrees: int, blur: int) -> None:
     rows, columns = np.mgrid[:320, :480]
     along = columns / 480 * np.cos(np.radians(degrees)) + rows / 320 * np.sin(np.radians(degrees))
     ramp = (along - along.min()) / np.ptp(along)
-    picture = Image.fromarray(np.repeat(110 + 60 * ramp[..., None], 3, axis=2).astype(np.uint8))
-    pen = ImageDraw.Draw(picture)
+    image = Image.fromarray(np.repeat(110 + 60 * ramp[..., None], 3, axis=2).astype(np.uint8))
+    pen = ImageDraw.Draw(image)
     for x, colour in ((90, (60, 70, 190)), (240, (170, 40, 40)), (340, (40, 120, 60))):
         pen.ellipse((x, 150, x + 70, 220), fill=colour)
     content = io.BytesIO()
-    picture.filter(ImageFilter.GaussianBlur(blur)).save(content, "JPEG", quality=80)
+    image.filter(ImageFilter.GaussianBlur(blur)).save(content, "JPEG", quality=80)
     assert drawn_ground(Image.open(content))

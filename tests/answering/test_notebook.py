@@ -63,7 +63,7 @@ def decoded(image: dict[str, str | None]) -> Image.Image:
     return Image.open(io.BytesIO(base64.b64decode(content[1])))
 
 
-def test_a_result_shows_both_pictures_with_boxes_and_the_sentence(captioner: spotchange.Captioner) -> None:
+def test_a_result_shows_both_images_with_boxes_and_the_sentence(captioner: spotchange.Captioner) -> None:
     result = captioner.caption(*pair())
     page = Page(result._repr_html_())
     assert page.open == []
@@ -85,13 +85,13 @@ def test_text_is_escaped(captioner: spotchange.Captioner) -> None:
     assert "<script" not in shown
     page = Page(shown)
     assert page.text.count(bad) == 3
-    assert page.images == []  # a changed copy is another result: it has no pictures
+    assert page.images == []  # a changed copy is another result: it has no images
 
 
 def test_paths_are_shown_as_long_as_they_are_the_same(captioner: spotchange.Captioner, tmp_path: Path) -> None:
     paths = [tmp_path / "before.png", tmp_path / "after.png"]
-    for path, picture in zip(paths, pair(), strict=True):
-        picture.save(path)
+    for path, image in zip(paths, pair(), strict=True):
+        image.save(path)
     result = captioner.caption(*map(str, paths))
     assert len(Page(result._repr_html_()).images) == 2
     Image.new("RGB", (10, 10)).save(paths[1])
@@ -102,7 +102,7 @@ def test_paths_are_shown_as_long_as_they_are_the_same(captioner: spotchange.Capt
     assert Page(result._repr_html_()).images == []
 
 
-def test_pictures_are_no_part_of_the_result(captioner: spotchange.Captioner) -> None:
+def test_images_are_no_part_of_the_result(captioner: spotchange.Captioner) -> None:
     result = captioner.caption(*pair())
     again = pickle.loads(pickle.dumps(result))
     assert again == replace(result) == copy.copy(result)
@@ -124,9 +124,9 @@ def test_tensors_file_objects_and_data_urls_give_the_same_answer(captioner: spot
 
     expected = captioner.caption(*pair())
     files = []
-    for picture in pair():
+    for image in pair():
         stream = io.BytesIO()
-        picture.save(stream, "PNG")
+        image.save(stream, "PNG")
         files.append(stream.getvalue())
     given: list[list[Any]] = [
         [np.asarray(each).transpose(2, 0, 1) for each in pair()],

@@ -44,9 +44,9 @@ def everyday() -> PhotoAnswerer:
 
 
 def placed(photo: Image.Image, thing: Image.Image, at: tuple[int, int]) -> Image.Image:
-    picture = photo.copy()
-    picture.paste(thing.convert("RGB"), at, thing.getchannel("A"))
-    return picture
+    image = photo.copy()
+    image.paste(thing.convert("RGB"), at, thing.getchannel("A"))
+    return image
 
 
 def answer(answerer, before, after, **options) -> Answer:
@@ -55,9 +55,9 @@ def answer(answerer, before, after, **options) -> Answer:
     return outcome
 
 
-def shot_again(picture: Image.Image, chance: np.random.Generator) -> Image.Image:
+def shot_again(image: Image.Image, chance: np.random.Generator) -> Image.Image:
     """Moved a little, brighter, compressed: the same things photographed again."""
-    turned = picture.rotate(0.6, Image.Resampling.BICUBIC).crop((5, 4, 379, 284)).resize(picture.size)
+    turned = image.rotate(0.6, Image.Resampling.BICUBIC).crop((5, 4, 379, 284)).resize(image.size)
     noisy = np.asarray(turned, np.float32) * 1.06 + chance.normal(0, 2, (*turned.size[::-1], 3))
     buffer = io.BytesIO()
     Image.fromarray(noisy.clip(0, 255).astype(np.uint8)).save(buffer, "JPEG", quality=80)
@@ -114,7 +114,7 @@ def test_a_speck_in_an_otherwise_equal_file_is_told(everyday, photo):
     assert result.diff_pixels == 9
 
 
-def test_the_whole_picture(everyday, photo):
+def test_the_whole_image(everyday, photo):
     mirrored = answer(everyday, photo, photo.transpose(Image.Transpose.FLIP_LEFT_RIGHT)).result
     assert (mirrored.change_type, mirrored.caption) == ("mirror", "the picture was mirrored")
     gray = answer(everyday, photo.convert("RGB"), photo.convert("L").convert("RGB")).result

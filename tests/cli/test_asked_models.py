@@ -31,7 +31,7 @@ def draw(path: Path, color: str, size: tuple[int, int] = (24, 16)) -> Path:
 
 @pytest.fixture
 def folders(tmp_path: Path) -> tuple[Path, Path]:
-    """Five pictures that differ; those of "c" are 25 wide."""
+    """Five images that differ; those of "c" are 25 wide."""
     for number, name in enumerate("abcde"):
         size = (25 if name == "c" else 24, 16 + number)
         draw(tmp_path / "before" / f"{name}.png", "red", size)

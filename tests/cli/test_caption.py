@@ -21,7 +21,7 @@ EXAMPLES = Path(str(resources.files("spotchange"))) / "assets" / "examples"
 
 
 def example(name: str) -> tuple[str, str]:
-    """The two pictures of a bundled example."""
+    """The two images of a bundled example."""
     (before,) = EXAMPLES.glob(f"*{name}_before.*")
     (after,) = EXAMPLES.glob(f"*{name}_after.*")
     return str(before), str(after)
@@ -39,7 +39,7 @@ def test_the_sentence_is_all_of_stdout_and_true() -> None:
     assert any(verb in words for verb in ("disappeared", "missing", "gone", "no longer"))
 
 
-def test_json_follows_the_schema_and_the_heat_map_is_a_picture(tmp_path: Path) -> None:
+def test_json_follows_the_schema_and_the_heat_map_is_a_image(tmp_path: Path) -> None:
     done = run(*example("colour"), "--json", "--heatmap", tmp_path / "heat.png")
     result = json.loads(done.stdout)
     assert next(iter(result)) == "schema_version"
@@ -51,10 +51,10 @@ def test_json_follows_the_schema_and_the_heat_map_is_a_picture(tmp_path: Path) -
     }  # fmt: skip
     assert (result["changed"], result["change_type"], result["source"]) == (True, "color", "model")
     assert {region["image"] for region in result["regions"]} == {"before", "after"}
-    with Image.open(tmp_path / "heat.png") as picture:
-        colours = {colour for _, colour in picture.getcolors(picture.width * picture.height)}
+    with Image.open(tmp_path / "heat.png") as image:
+        colours = {colour for _, colour in image.getcolors(image.width * image.height)}
         assert MARK in colours  # the regions are framed
-        assert picture.width == 2 * 480 + 3 * GAP
+        assert image.width == 2 * 480 + 3 * GAP
 
 
 def test_a_moved_camera_is_no_change() -> None:
@@ -154,7 +154,7 @@ def test_files_that_hold_no_results_are_not_written_over(tmp_path: Path, name: s
         assert json.loads((tmp_path / name).read_text())["caption"]
 
 
-def test_the_heat_map_is_not_written_over_a_picture(tmp_path: Path) -> None:
+def test_the_heat_map_is_not_written_over_a_image(tmp_path: Path) -> None:
     before, after = example("colour")
     done = run(before, after, "--heatmap", after)
     assert isinstance(done.exception, InputError)

@@ -26,7 +26,7 @@ LONG = "x" * 5000
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Any:
-    """`spotchange ARGUMENTS` in a folder with a few pictures: exit code, stdout, stderr."""
+    """`spotchange ARGUMENTS` in a folder with a few images: exit code, stdout, stderr."""
     monkeypatch.chdir(tmp_path)
     for name in ("a.png", "b.png"):
         Image.new("RGB", (32, 24), "red").save(tmp_path / name)
@@ -174,7 +174,7 @@ def test_a_name_that_is_not_utf8_is_answered(run: Any, tmp_path: Path) -> None:
     assert json.loads((tmp_path / "out.jsonl").read_text())["changed"] is False
 
 
-def test_damaged_metadata_of_a_picture_are_no_second_message(tmp_path: Path) -> None:
+def test_damaged_metadata_of_a_image_are_no_second_message(tmp_path: Path) -> None:
     """Pillow warns of them, with its own paths and lines; outside of pytest nobody turns that into an error."""
     exif = Image.Exif()
     exif[0x0112] = 6

@@ -46,8 +46,8 @@ def run(*arguments: object) -> list[dict[str, object]]:
 def test_sentences_are_ranked_for_a_pair(folder: Path) -> None:
     sentences = folder / "sentences.txt"
     sentences.write_text("the cube moved\n\nthe red ball is gone\nthe cube moved\nthere is no change\n")
-    pictures = (folder / "a.png", folder / "b.png", "--captions", sentences, "--model", folder / "model")
-    lines = run(*pictures)
+    images = (folder / "a.png", folder / "b.png", "--captions", sentences, "--model", folder / "model")
+    lines = run(*images)
     assert sorted(str(line["caption"]) for line in lines) == [
         "the cube moved",
         "the red ball is gone",
@@ -56,7 +56,7 @@ def test_sentences_are_ranked_for_a_pair(folder: Path) -> None:
     similarities = [line["similarity"] for line in lines]
     assert similarities == sorted(similarities, reverse=True)
     assert [line["rank"] for line in lines] == [1, 2, 3]
-    assert run(*pictures, "--top", 1) == lines[:1]
+    assert run(*images, "--top", 1) == lines[:1]
 
 
 def test_pairs_are_ranked_for_a_sentence(folder: Path) -> None:

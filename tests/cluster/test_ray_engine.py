@@ -88,10 +88,10 @@ def write_pairs(folder: Path, count: int, *, size: tuple[int, int] = (48, 32)) -
     lines = []
     for number in range(count):
         for side in ("before", "after"):
-            picture = Image.new("RGB", size, "gray")
+            image = Image.new("RGB", size, "gray")
             left = 4 + (number % 5) * (side == "after")
-            ImageDraw.Draw(picture).rectangle((left, 6, left + 12, 20), fill=("red", "blue")[number % 2])
-            picture.save(folder / f"{number}_{side}.png")
+            ImageDraw.Draw(image).rectangle((left, 6, left + 12, 20), fill=("red", "blue")[number % 2])
+            image.save(folder / f"{number}_{side}.png")
         lines.append({"id": f"p{number}", "before": f"{number}_before.png", "after": f"{number}_after.png"})
     lines.append({"id": "absent", "before": "absent.png", "after": "0_after.png"})
     manifest = folder / "pairs.jsonl"
@@ -118,7 +118,7 @@ def test_captions_are_the_same_rows_in_the_same_order(tmp_path: Path, model: str
     rest = ("--model", model, "--batch-size", "4", "--threads", "1")
     here = caption("--pairs", manifest, "--out", plain, *rest)
     there = caption("--pairs", manifest, "--out", far, *rest, "--engine", "ray", "--workers", "2")
-    for each in (here, there):  # one picture is absent, and its line says so
+    for each in (here, there):  # one image is absent, and its line says so
         assert isinstance(each.exception, InputError)
         assert "1 of" in each.exception.message
     assert untimed(far) == untimed(plain)

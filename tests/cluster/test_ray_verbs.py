@@ -84,10 +84,10 @@ def test_compare_says_the_same(tmp_path: Path) -> None:
     for side in ("before", "after"):
         (tmp_path / side).mkdir()
         for number in range(12):
-            picture = Image.new("RGB", (40, 30), "white")
+            image = Image.new("RGB", (40, 30), "white")
             left = 3 + number * (side == "after")
-            ImageDraw.Draw(picture).rectangle((left, 3, left + 8, 12), fill="navy")
-            picture.save(tmp_path / side / f"{number:02d}.png")
+            ImageDraw.Draw(image).rectangle((left, 3, left + 8, 12), fill="navy")
+            image.save(tmp_path / side / f"{number:02d}.png")
     (tmp_path / "after" / "05.png").write_bytes(b"no picture")
     rest = ("compare", tmp_path / "before", tmp_path / "after", "--json")
     found = [CliRunner().invoke(app, [str(each) for each in (*rest, *more)]) for more in ((), RAY)]

@@ -1,4 +1,4 @@
-"""Small drawn pages for the tests: text, cards and pictures on flat ground."""
+"""Small drawn pages for the tests: text, cards and images on flat ground."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ def page(
     width: int = 480, height: int = 320, *, lines: tuple[str, ...] = LINES, ground: tuple[int, ...] = PAPER
 ) -> Image.Image:
     """Lines of text on flat ground."""
-    picture = Image.new("RGB", (width, height), ground)
-    pen = ImageDraw.Draw(picture)
+    image = Image.new("RGB", (width, height), ground)
+    pen = ImageDraw.Draw(image)
     for number, line in enumerate(lines):
         pen.text((24, 16 + 36 * number), line, fill=INK, font=FONT)
-    return picture
+    return image
 
 
-def with_box(picture: Image.Image, box: tuple[int, int, int, int], colour: tuple[int, int, int]) -> Image.Image:
+def with_box(image: Image.Image, box: tuple[int, int, int, int], colour: tuple[int, int, int]) -> Image.Image:
     """A copy with a filled rectangle (x, y, width, height)."""
-    copy = picture.copy()
+    copy = image.copy()
     x, y, width, height = box
     copy.paste(colour, (x, y, x + width, y + height))
     return copy

@@ -132,7 +132,7 @@ def test_larger_text_is_resized() -> None:
     assert "larger" in finding.sentence
 
 
-def test_another_picture_is_replaced() -> None:
+def test_another_image_is_replaced() -> None:
     one, other = page(), page()
     one.paste(Image.fromarray(photo(1, 90, 60)), (350, 100))
     other.paste(Image.fromarray(photo(2, 90, 60)), (350, 100))
@@ -162,7 +162,7 @@ SCENE = with_box(page(), (330, 100, 90, 60), (40, 90, 200))
         ),
     ],
 )
-def test_changes_of_the_whole_picture(kind: str, after: Image.Image, words: str) -> None:
+def test_changes_of_the_whole_image(kind: str, after: Image.Image, words: str) -> None:
     result = only(SCENE, after)
     assert result.findings[0].kind == kind
     assert words in result.summary
@@ -202,7 +202,7 @@ def test_nothing_in_common() -> None:
     assert result.findings[0].kind == "everything"
 
 
-def test_flat_pictures_and_single_pixels() -> None:
+def test_flat_images_and_single_pixels() -> None:
     assert only(np.zeros((1, 1, 3), np.uint8), np.full((1, 1, 3), 255, np.uint8)).summary == (
         "the whole picture changed from black to white"
     )
@@ -245,13 +245,13 @@ def test_tolerated_differences_are_not_described() -> None:
 
 def grid(colours: list[int]) -> Image.Image:
     """Cards in rows of three, each with a drawing of its own."""
-    picture = Image.new("RGB", (480, 320), (236, 238, 240))
+    image = Image.new("RGB", (480, 320), (236, 238, 240))
     for number, colour in enumerate(colours):
         x, y = 20 + 150 * (number % 3), 20 + 145 * (number // 3)
-        picture.paste(PAPER, (x, y, x + 140, y + 135))
-        picture.paste(Image.fromarray(photo(colour, 100, 60)), (x + 10, y + 10))
-        ImageDraw.Draw(picture).text((x + 10, y + 90), LINES[colour].split()[-1], fill=INK, font=FONT)
-    return picture
+        image.paste(PAPER, (x, y, x + 140, y + 135))
+        image.paste(Image.fromarray(photo(colour, 100, 60)), (x + 10, y + 10))
+        ImageDraw.Draw(image).text((x + 10, y + 90), LINES[colour].split()[-1], fill=INK, font=FONT)
+    return image
 
 
 def test_a_card_taken_out_of_a_grid_is_one_finding() -> None:
@@ -287,9 +287,9 @@ def test_what_lay_over_other_things_disappeared() -> None:
 
 def test_a_line_removed_inside_a_card_pushes_what_is_below_it_there() -> None:
     one, other = page(lines=()), page(lines=())
-    for picture, lines in ((one, LINES[:3]), (other, (LINES[0], LINES[2]))):
+    for image, lines in ((one, LINES[:3]), (other, (LINES[0], LINES[2]))):
         for number, line in enumerate(lines):
-            ImageDraw.Draw(picture).text((40, 40 + 36 * number), line, fill=INK, font=FONT)
+            ImageDraw.Draw(image).text((40, 40 + 36 * number), line, fill=INK, font=FONT)
     finding = only(one, other).findings[0]
     assert finding.kind == "removed"
     assert finding.shift == (0, -36)

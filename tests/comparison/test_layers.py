@@ -20,13 +20,13 @@ def told(before: object, after: object) -> Comparison:
 
 def pile(*names: str, texts: tuple[str, ...] = ()) -> Image.Image:
     """Boxes that overlap, each with a caption of which the next box hides a part."""
-    picture = Image.new("RGB", (640, 320), (253, 246, 227))
+    image = Image.new("RGB", (640, 320), (253, 246, 227))
     for name in names:
-        picture = with_box(picture, PILE[name], COLOURS[name])
+        image = with_box(image, PILE[name], COLOURS[name])
         if name in texts:
             x, y = PILE[name][:2]
-            ImageDraw.Draw(picture).text((x + 12, y + 18), "Policy of the house", fill=INK, font=FONT)
-    return picture
+            ImageDraw.Draw(image).text((x + 12, y + 18), "Policy of the house", fill=INK, font=FONT)
+    return image
 
 
 def test_a_box_under_one_and_over_another_is_gone() -> None:
@@ -44,12 +44,12 @@ def test_text_that_a_box_half_hides_is_gone() -> None:
 
 
 def test_a_word_moved_over_other_text_has_moved() -> None:
-    pictures = []
+    images = []
     for shift in ((0, 0), (-60, -36)):
-        picture = page()
-        ImageDraw.Draw(picture).text((300 + shift[0], 125 + shift[1]), "currency", fill=INK, font=FONT)
-        pictures.append(picture)
-    result = told(*pictures)
+        image = page()
+        ImageDraw.Draw(image).text((300 + shift[0], 125 + shift[1]), "currency", fill=INK, font=FONT)
+        images.append(image)
+    result = told(*images)
     assert [(finding.kind, finding.shift) for finding in result.findings] == [("moved", (-60, -36))]
 
 
@@ -67,10 +67,10 @@ def test_what_was_passed_belongs_to_an_exchange() -> None:
 
 def test_what_stays_while_the_page_moves_on_is_no_finding() -> None:
     """A panel fixed to the window; the text beside it is pushed down by a banner."""
-    pictures = []
+    images = []
     for push in (0, 40):
-        picture = Image.new("RGB", (480, 360), (255, 255, 255))
-        pen = ImageDraw.Draw(picture)
+        image = Image.new("RGB", (480, 360), (255, 255, 255))
+        pen = ImageDraw.Draw(image)
         if push:
             pen.rectangle((0, 0, 479, 31), fill=(255, 243, 191))
         for number, line in enumerate(LINES):
@@ -78,8 +78,8 @@ def test_what_stays_while_the_page_moves_on_is_no_finding() -> None:
         pen.rectangle((330, 90, 470, 200), fill=(235, 238, 242))
         for number, item in enumerate(("Topics", "Basics", "Notes")):
             pen.text((340, 100 + 30 * number), item, fill=INK, font=FONT)
-        pictures.append(picture)
-    assert [finding.kind for finding in told(*pictures).findings] == ["inserted"]
+        images.append(image)
+    assert [finding.kind for finding in told(*images).findings] == ["inserted"]
 
 
 def test_a_pixel_that_nobody_sees_is_not_told_beside_a_change() -> None:
@@ -118,10 +118,10 @@ def test_shapes_at_another_fraction_of_a_pixel_are_the_same_shapes() -> None:
 
 def test_text_that_flows_anew_in_a_wider_box_does_not_hide_the_box() -> None:
     words = " ".join(LINES).split()
-    pictures = []
+    images = []
     for width in (300, 400):
-        picture = Image.new("RGB", (900, 700), (255, 255, 255))
-        pen = ImageDraw.Draw(picture)
+        image = Image.new("RGB", (900, 700), (255, 255, 255))
+        pen = ImageDraw.Draw(image)
         pen.rectangle((40, 30, 40 + width - 1, 329), fill=(238, 238, 238))
         x, y = 56.0, 44
         for word in words:
@@ -129,6 +129,6 @@ def test_text_that_flows_anew_in_a_wider_box_does_not_hide_the_box() -> None:
                 x, y = 56.0, y + 26
             pen.text((x, y), word, fill=INK, font=FONT)
             x += FONT.getlength(word + " ")
-        pictures.append(picture)
-    kinds = [finding.kind for finding in told(*pictures).findings]
+        images.append(image)
+    kinds = [finding.kind for finding in told(*images).findings]
     assert kinds == ["resized"]

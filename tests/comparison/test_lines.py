@@ -19,15 +19,15 @@ def line(
     *pieces: str | tuple[str, tuple[int, int, int]], bold: int | None = None, offset: float = 0.0, width: int = 900
 ) -> Image.Image:
     """One line drawn piece by piece, a piece with its colour; the one numbered `bold` has a heavier stroke."""
-    picture = Image.new("RGB", (width, 80), PAPER)
-    pen = ImageDraw.Draw(picture)
+    image = Image.new("RGB", (width, 80), PAPER)
+    pen = ImageDraw.Draw(image)
     x = 30 + offset
     for number, piece in enumerate(pieces):
         text, colour = piece if isinstance(piece, tuple) else (piece, INK)
         for heavier in range(1 + (number == bold)):
             pen.text((x + heavier, 30), text, fill=colour, font=FONT)
         x += FONT.getlength(text)
-    return picture
+    return image
 
 
 def finding(before: Image.Image, after: Image.Image) -> Finding:
@@ -76,8 +76,8 @@ def test_one_other_letter_is_no_other_weight() -> None:
 def test_a_part_put_in_beside_others_is_boxed_alone() -> None:
     before, after = (page(900, 400, lines=("", "", *LINES)) for _ in range(2))
     items = ("Home", "Products", "Docs", "Blog")
-    for picture, start in ((before, 30), (after, 270)):
-        pen = ImageDraw.Draw(picture)
+    for image, start in ((before, 30), (after, 270)):
+        pen = ImageDraw.Draw(image)
         x = start
         for item in items:
             pen.text((x, 30), item, fill=INK, font=FONT)

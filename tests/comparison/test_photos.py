@@ -18,9 +18,9 @@ def noisy(pixels: np.ndarray, seed: int) -> np.ndarray:
 
 def retaken(pixels: np.ndarray, *, turn: float = 2.0, crop: int = 6) -> np.ndarray:
     """The same content from a hand-held camera, a little nearer."""
-    picture = Image.fromarray(pixels)
-    width, height = picture.size
-    turned = picture.rotate(turn, Image.Resampling.BICUBIC, expand=False)
+    image = Image.fromarray(pixels)
+    width, height = image.size
+    turned = image.rotate(turn, Image.Resampling.BICUBIC, expand=False)
     inner = turned.crop((crop + 8, crop + 8, width - crop - 8, height - crop - 8))
     return np.asarray(inner.resize((width, height), Image.Resampling.BICUBIC))
 

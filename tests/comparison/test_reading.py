@@ -1,4 +1,4 @@
-"""Text in pictures: read where the extra is installed, named as text where it is not."""
+"""Text in images: read where the extra is installed, named as text where it is not."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from spotchange.errors import MissingExtraError
 
 
 def priced(price: str) -> Image.Image:
-    picture = page()
-    ImageDraw.Draw(picture).text((360, 120), price, fill=INK, font=FONT)
-    return picture
+    image = page()
+    ImageDraw.Draw(image).text((360, 120), price, fill=INK, font=FONT)
+    return image
 
 
 def with_button() -> Image.Image:
-    picture = with_box(page(), (360, 120, 90, 32), (30, 90, 210))
-    ImageDraw.Draw(picture).text((374, 127), "Sign up", fill=(255, 255, 255), font=FONT)
-    return picture
+    image = with_box(page(), (360, 120, 90, 32), (30, 90, 210))
+    ImageDraw.Draw(image).text((374, 127), "Sign up", fill=(255, 255, 255), font=FONT)
+    return image
 
 
 def test_a_changed_price_is_read() -> None:
@@ -38,39 +38,39 @@ def test_a_button_is_called_by_what_it_says() -> None:
 
 def test_a_button_whose_label_makes_it_wider_is_read() -> None:
     pytest.importorskip("rapidocr")
-    pictures = []
+    images = []
     for label, width in (("Add to cart", 104), ("Add to chart", 112)):
-        picture = page(640, 320)
-        pen = ImageDraw.Draw(picture)
+        image = page(640, 320)
+        pen = ImageDraw.Draw(image)
         pen.rounded_rectangle((420, 120, 420 + width, 160), 6, fill=(180, 130, 10))
         pen.text((432, 131), label, fill=(255, 255, 255), font=FONT)
-        pictures.append(picture)
-    assert compare(*pictures).summary == "the text 'cart' changed to 'chart'"
+        images.append(image)
+    assert compare(*images).summary == "the text 'cart' changed to 'chart'"
 
 
 def test_a_name_is_read_across_its_underscore() -> None:
     """The underscore lies below the rows in which the letters differ."""
     pytest.importorskip("rapidocr")
-    pictures = []
+    images = []
     for name in ("current_app", "cubrent_app"):
-        picture = page(640, 320)
-        ImageDraw.Draw(picture).text((420, 124), name, fill=INK, font=FONT)
-        pictures.append(picture)
-    finding = compare(*pictures).findings[0]
+        image = page(640, 320)
+        ImageDraw.Draw(image).text((420, 124), name, fill=INK, font=FONT)
+        images.append(image)
+    finding = compare(*images).findings[0]
     assert (finding.text_before or "").replace("_", " ") == "current app"
     assert (finding.text_after or "").replace("_", " ") == "cubrent app"
 
 
 def test_a_pill_is_read_whole_where_a_part_of_it_differs() -> None:
     pytest.importorskip("rapidocr")
-    pictures = []
+    images = []
     for label in ("open", "opkn"):
-        picture = page(640, 320)
-        pen = ImageDraw.Draw(picture)
+        image = page(640, 320)
+        pen = ImageDraw.Draw(image)
         pen.rounded_rectangle((420, 120, 490, 146), 12, fill=(10, 100, 220))
         pen.text((434, 124), label, fill=(255, 255, 255), font=FONT)
-        pictures.append(picture)
-    assert compare(*pictures).summary == "the text 'open' changed to 'opkn'"
+        images.append(image)
+    assert compare(*images).summary == "the text 'open' changed to 'opkn'"
 
 
 def test_without_the_extra_text_is_named_and_unread(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from spotchange.comparison import ComparisonOptions, compare, read_picture
+from spotchange.comparison import ComparisonOptions, compare, read_raster
 from spotchange.errors import ImageError, InputError
 from spotchange.images import read_image
 
 
-def encoded(picture: Image.Image, format_name: str = "PNG", **options: object) -> bytes:
+def encoded(image: Image.Image, format_name: str = "PNG", **options: object) -> bytes:
     buffer = io.BytesIO()
-    picture.save(buffer, format_name, **options)
+    image.save(buffer, format_name, **options)
     return buffer.getvalue()
 
 
@@ -45,8 +45,8 @@ def deep_png(values: np.ndarray) -> bytes:
 
 
 def test_equal_pixels_in_different_files_are_identical() -> None:
-    picture = Image.fromarray(page())
-    first, second = encoded(picture, compress_level=1), encoded(picture, compress_level=9)
+    image = Image.fromarray(page())
+    first, second = encoded(image, compress_level=1), encoded(image, compress_level=9)
     assert first != second
     result = compare(first, second)
     assert result.identical
@@ -173,24 +173,24 @@ def turned_png(orientation: int) -> bytes:
     ],
 )
 def test_every_decoder_shows_what_pillow_shows(content: bytes) -> None:
-    np.testing.assert_array_equal(read_picture(content).rgb, np.asarray(read_image(content)))
+    np.testing.assert_array_equal(read_raster(content).rgb, np.asarray(read_image(content)))
 
 
 def test_interlaced_png() -> None:
     """Adam7, which Pillow reads but does not write: one pixel lies in the first pass alone."""
     header = struct.pack(">IIBBBBB", 1, 1, 8, 2, 0, 0, 1)
     body = chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"\0\1\2\3")) + chunk(b"IEND", b"")
-    assert read_picture(b"\x89PNG\r\n\x1a\n" + body).rgb.tolist() == [[[1, 2, 3]]]
+    assert read_raster(b"\x89PNG\r\n\x1a\n" + body).rgb.tolist() == [[[1, 2, 3]]]
 
 
 def test_profiles_are_noted() -> None:
-    picture = Image.fromarray(page())
-    result = compare(encoded(picture, icc_profile=b"one"), encoded(picture))
+    image = Image.fromarray(page())
+    result = compare(encoded(image, icc_profile=b"one"), encoded(image))
     assert result.identical
     assert "profile" in result.notes[0]
 
 
-def test_bad_pictures_are_named() -> None:
+def test_bad_images_are_named() -> None:
     good = encoded(Image.fromarray(page()))
     with pytest.raises(ImageError, match="after: picture is damaged or truncated"):
         compare(good, good[: len(good) // 2])

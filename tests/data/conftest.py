@@ -15,7 +15,7 @@ MakeSet = Callable[..., Path]
 
 
 def paint(path: Path, seed: int, size: tuple[int, int] = (48, 32)) -> None:
-    """A smooth random picture that survives JPEG."""
+    """A smooth random image that survives JPEG."""
     coarse = np.random.default_rng(seed).integers(0, 256, (4, 6, 3), dtype=np.uint8)
     path.parent.mkdir(parents=True, exist_ok=True)
     Image.fromarray(coarse).resize(size, Image.Resampling.BICUBIC).save(path)
@@ -31,8 +31,8 @@ def make_set(tmp_path: Path) -> MakeSet:
             rows = []
             for scene in range(scenes):
                 number = scene + 1000 * split_index
-                for picture, kind in enumerate(("before", "after", "same")):
-                    paint(folder / "images" / f"{number:06d}_{kind}.jpg", seed=3 * number + picture)
+                for image, kind in enumerate(("before", "after", "same")):
+                    paint(folder / "images" / f"{number:06d}_{kind}.jpg", seed=3 * number + image)
                 rows += scene_rows(number)
             write_rows(folder / "metadata.jsonl", rows)
         return tmp_path / name

@@ -33,7 +33,7 @@ def test_a_sound_set(make_set) -> None:
     train = report.splits["train"]
     assert (train.rows, train.captions, train.captions_per_row) == (6, 9, {"1": 3, "2": 3})
     assert train.change_types == {"color": 3, "none": 3}
-    assert train.picture_sizes == {"48x32": 9}
+    assert train.image_sizes == {"48x32": 9}
     assert train.words_per_caption == {"min": 4, "mean": 5.3, "max": 7}
     assert report.vocabulary == 8 + 4 + 9  # shared words; "there is no change"; scene numbers
     assert dict(report.most_common_words)["blue"] == 18
@@ -52,7 +52,7 @@ def add_text(folder: Path) -> None:
         lines.write("no json\n")
 
 
-def cut_picture(folder: Path) -> None:
+def cut_image(folder: Path) -> None:
     (folder / "train" / "images" / "000001_same.jpg").write_bytes(b"\xff\xd8\xff\xe0 nothing")
 
 
@@ -60,7 +60,7 @@ def cut_picture(folder: Path) -> None:
     ("damage", "field", "text"),
     [
         (drop("000001_after.jpg"), "missing_files", "000001_after.jpg does not exist"),
-        (cut_picture, "unreadable_files", "damaged"),
+        (cut_image, "unreadable_files", "damaged"),
         (set_value(0, captions=["x", ""]), "empty_captions", "metadata.jsonl:1: 'captions' holds an empty caption"),
         (set_value(2, captions=[]), "empty_captions", "metadata.jsonl:3: 'captions' is empty"),
         (add_text, "bad_rows", "metadata.jsonl:7: not JSON"),
@@ -88,9 +88,9 @@ def test_pixels_are_looked_at_on_request(make_set) -> None:
 
 def test_what_is_odd_but_usable_is_a_warning(make_set) -> None:
     folder = make_set(scenes=2)
-    picture = folder / "train" / "images" / "000000_before.jpg"
+    image = folder / "train" / "images" / "000000_before.jpg"
     (folder / "val" / "images" / "001000_before.jpg").unlink()
-    (folder / "val" / "images" / "001000_before.jpg").symlink_to(picture)
+    (folder / "val" / "images" / "001000_before.jpg").symlink_to(image)
     change_rows(folder, "train", lambda lines: [*lines, lines[0] | {"id": "again"}])
     change_rows(folder, "test", lambda lines: [line | {"camera": 3, "before_boxes": []} for line in lines])
     change_rows(folder, "test", lambda lines: lines[0].update(after_file_name="../train/images/000000_after.jpg"))
@@ -144,13 +144,13 @@ def test_preview_draws_pairs_with_boxes(make_set, tmp_path: Path) -> None:
     assert sheet.size == (facts["width"], facts["height"])
     colors = {color for _, color in sheet.getcolors(1 << 24)}
     assert (0xE0, 0x21, 0x8A) in colors  # the mark of a box
-    assert len(colors) > 500  # and real pictures
+    assert len(colors) > 500  # and real images
 
 
 def test_preview_shows_what_cannot_be_read_and_refuses_unknown_formats(make_set, tmp_path: Path) -> None:
     folder = make_set(scenes=2)
     rows = list(read_rows(folder, "train"))
-    cut_picture(folder)
+    cut_image(folder)
     assert write_preview(rows, tmp_path / "sheet.webp") == image_size(tmp_path / "sheet.webp")
     with pytest.raises(SpotchangeError, match="unknown picture format"):
         write_preview(rows, tmp_path / "sheet.xyz")

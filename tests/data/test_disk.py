@@ -34,7 +34,7 @@ def same(left: PairBatch, right: PairBatch) -> bool:
     )
 
 
-def test_batch_holds_the_pictures_and_captions_of_the_rows(make_set) -> None:
+def test_batch_holds_the_images_and_captions_of_the_rows(make_set) -> None:
     folder = make_set(scenes=3)
     rows = list(read_rows(folder, "train"))
     source = open_source(folder, shuffle=False, batch=6, image_size=(12, 20), max_words=9)
@@ -222,7 +222,7 @@ def test_boxes_become_a_mask_of_patches(make_set) -> None:
     mask = source.next_batch().change_mask
     assert mask is not None
     assert mask.shape == (2, 2, 16)
-    # Box 6, 4, 12, 8 in a picture of 48 x 32: the first two columns and rows of 12 x 8 patches.
+    # Box 6, 4, 12, 8 in an image of 48 x 32: the first two columns and rows of 12 x 8 patches.
     expected = torch.zeros(4, 4, dtype=torch.bool)
     expected[:2, :2] = True
     assert torch.equal(mask[0, 0].view(4, 4), expected)
@@ -261,7 +261,7 @@ def test_change_without_a_known_place_gives_no_mask(make_set, tmp_path: Path) ->
     assert open_source(folder, batch=2, grid=(4, 4)).next_batch().change_mask is None
 
 
-def test_cache_is_built_once_and_anew_when_a_picture_changes(make_set) -> None:
+def test_cache_is_built_once_and_anew_when_a_image_changes(make_set) -> None:
     folder = make_set(scenes=2)
     first = open_cache(folder, "train", height=8, width=8)
     stamp = (first / "pictures.bin").stat().st_mtime_ns
@@ -305,7 +305,7 @@ def test_a_broken_build_goes_on_where_it_stopped(make_set, monkeypatch: pytest.M
     np.testing.assert_array_equal(source.next_batch().before[0], expected)
 
 
-def test_unreadable_pictures_are_named_or_skipped(make_set) -> None:
+def test_unreadable_images_are_named_or_skipped(make_set) -> None:
     folder = make_set(scenes=3)
     bad = folder / "train" / "images" / "000001_same.jpg"
     bad.write_bytes(bad.read_bytes()[:100])
@@ -333,14 +333,14 @@ def test_too_little_room_is_said_before_anything_is_written(make_set, monkeypatc
         open_cache(make_set(scenes=1), "train", height=8, width=8)
 
 
-def test_pictures_kept_on_the_device_are_read_once(make_set, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_images_kept_on_the_device_are_read_once(make_set, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = make_set(scenes=5)
     from_disk = open_source(folder, seed=3)
     expected = [from_disk.next_batch() for _ in range(4)]
     monkeypatch.setattr("spotchange.training.sources.folder.fits_on", lambda device, size: True)
     monkeypatch.setattr("spotchange.data.caches.reader._PICTURES_AT_ONCE", 4)
     kept = open_source(folder, seed=3, workers=2)
-    (pictures,) = folder.rglob("pictures.bin")
-    pictures.write_bytes(bytes(pictures.stat().st_size))
+    (images,) = folder.rglob("pictures.bin")
+    images.write_bytes(bytes(images.stat().st_size))
     assert all(same(kept.next_batch(), batch) for batch in expected)
     kept.close()

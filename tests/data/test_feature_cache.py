@@ -22,7 +22,7 @@ def write(folder: Path) -> FeatureFacts:
 
 def test_round_trip(tmp_path: Path) -> None:
     facts = write(tmp_path)
-    assert (facts.pictures, facts.rows) == (2, 1)
+    assert (facts.images, facts.rows) == (2, 1)
     assert read_facts(tmp_path, backbone="abc") == facts
     assert list(read_feature_rows(tmp_path)) == ROWS
     assert (tmp_path / "features.bin").stat().st_size == 2 * 6 * 4 * 2
@@ -75,7 +75,7 @@ def test_a_stopped_run_goes_on_with_the_first_part_that_is_not_whole(tmp_path: P
     with (part / "features.bin").open("ab") as file:
         file.write(b"cut off")  # the machine died in the middle of the third
     again = begun(part)
-    assert (again.parts, again.pictures) == (2, 2)
+    assert (again.parts, again.images) == (2, 2)
     again.add(*parts_of("c", 2))
     again.finish()
     assert {path.name: path.read_bytes() for path in part.iterdir()} == {

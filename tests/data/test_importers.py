@@ -23,7 +23,7 @@ from spotchange.data.metadata import read_manifest
 from spotchange.errors import DataError, InputError
 
 
-def picture(path: Path, color: int = 0) -> None:
+def image(path: Path, color: int = 0) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     Image.new("RGB", (24, 16), (color % 256, 90, 160)).save(path)
 
@@ -39,7 +39,7 @@ def make_clevr_change(source: Path) -> None:
     numbers = [number for split in splits.values() for number in split]
     for number in numbers:
         for folder, kind in (("images", "default"), ("sc_images", "semantic"), ("nsc_images", "nonsemantic")):
-            picture(source / folder / f"CLEVR_{kind}_{number:06d}.png", number)
+            image(source / folder / f"CLEVR_{kind}_{number:06d}.png", number)
     names = [f"CLEVR_default_{number:06d}.png" for number in numbers]
     dump(source / "change_captions.json", {name: ["the cube turned red", " the block became red"] for name in names})
     dump(source / "no_change_captions.json", {name: ["no change was made"] for name in names})
@@ -52,8 +52,8 @@ def make_clevr_change(source: Path) -> None:
 
 def make_clevr_dc(source: Path) -> None:
     for number in range(4):
-        picture(source / "bef" / f"{number}.png", number)
-        picture(source / "aft" / f"{number}.png", number + 9)
+        image(source / "bef" / f"{number}.png", number)
+        image(source / "aft" / f"{number}.png", number + 9)
     captions = {str(number): ["the ball moved", "the sphere changed its location"] for number in range(3)}
     dump(source / "captions.json", captions | {"3": ["there is no change", "Nothing has changed."]})
     dump(source / "split.json", {"train": [0, 3], "val": [1], "test": [2]})
@@ -64,8 +64,8 @@ def make_spot_the_diff(source: Path) -> None:
     for split, shift in (("train", ""), ("val", "1"), ("test", "2")):
         dump(source / f"{split}.json", [{"img_id": number + shift, "sentences": said} for number, said in rows])
         for number, _ in rows:
-            picture(source / "resized_images" / f"{number}{shift}.png", 1)
-            picture(source / "resized_images" / f"{number}{shift}_2.png", 2)
+            image(source / "resized_images" / f"{number}{shift}.png", 1)
+            image(source / "resized_images" / f"{number}{shift}_2.png", 2)
 
 
 def make_image_editing_request(source: Path) -> None:
@@ -77,8 +77,8 @@ def make_image_editing_request(source: Path) -> None:
             "sents": ["brighter "] * count,
         }
         dump(source / f"{name}.json", [row])
-        picture(source / "images" / row["img0"])
-        picture(source / "images" / row["img1"])
+        image(source / "images" / row["img0"])
+        image(source / "images" / row["img1"])
 
 
 def make_birds_to_words(source: Path) -> None:
@@ -92,7 +92,7 @@ def make_birds_to_words(source: Path) -> None:
     source.mkdir(parents=True)
     (source / "birds-to-words-v1.0.tsv").write_text("\n".join(lines) + "\n")
     for photo in range(11, 16):
-        picture(source / "images" / f"{photo}.{'JPG' if photo == 13 else 'jpg'}")
+        image(source / "images" / f"{photo}.{'JPG' if photo == 13 else 'jpg'}")
 
 
 def make_levir_cc(source: Path) -> None:
@@ -105,7 +105,7 @@ def make_levir_cc(source: Path) -> None:
             entry = {"filepath": split, "filename": name, "imgid": number, "split": split, "changeflag": flag}
             images.append(entry | {"sentences": said})
             for folder in ("A", "B", "label"):
-                picture(source / "images" / split / folder / name, number)
+                image(source / "images" / split / folder / name, number)
     dump(source / "LevirCCcaptions.json", {"images": images, "dataset": "LEVIR-CC"})
 
 
@@ -127,14 +127,14 @@ def make_flickr8k(source: Path) -> None:
     (text / "Flickr8k.token.txt").write_text("".join(lines))
     for split, name in names.items():
         (text / f"Flickr_8k.{split}Images.txt").write_text(f"{name}\n")
-        picture(source / "Flicker8k_Dataset" / name)
+        image(source / "Flicker8k_Dataset" / name)
 
 
 def make_cub(source: Path) -> None:
     source.mkdir(parents=True)
     names = ["001.Black_footed_Albatross/one.jpg", "001.Black_footed_Albatross/two.jpg", "002.Laysan_Albatross/six.jpg"]
     for name in names:
-        picture(source / "images" / name)
+        image(source / "images" / name)
     (source / "images.txt").write_text("".join(f"{n} {name}\n" for n, name in enumerate(names, 1)))
     (source / "classes.txt").write_text("1 001.Black_footed_Albatross\n2 002.Laysan_Albatross\n")
     (source / "image_class_labels.txt").write_text("1 1\n2 1\n3 2\n")
@@ -145,16 +145,16 @@ def make_cub(source: Path) -> None:
 
 def make_nabirds(source: Path) -> None:
     source.mkdir(parents=True)
-    pictures = {
+    images = {
         "aa-1": ("0817/aa1.jpg", "817", "1"),
         "bb-2": ("0817/bb2.jpg", "817", "0"),
         "cc-3": ("0005/c.jpg", "5", "1"),
     }
-    for path, _, _ in pictures.values():
-        picture(source / "images" / path)
-    (source / "images.txt").write_text("".join(f"{name} {each[0]}\n" for name, each in pictures.items()))
-    (source / "image_class_labels.txt").write_text("".join(f"{name} {each[1]}\n" for name, each in pictures.items()))
-    (source / "train_test_split.txt").write_text("".join(f"{name} {each[2]}\n" for name, each in pictures.items()))
+    for path, _, _ in images.values():
+        image(source / "images" / path)
+    (source / "images.txt").write_text("".join(f"{name} {each[0]}\n" for name, each in images.items()))
+    (source / "image_class_labels.txt").write_text("".join(f"{name} {each[1]}\n" for name, each in images.items()))
+    (source / "train_test_split.txt").write_text("".join(f"{name} {each[2]}\n" for name, each in images.items()))
     (source / "classes.txt").write_text("0 Birds\n5 Snow Goose\n817 Oak Titmouse (Adult male)\n")
 
 
@@ -235,7 +235,7 @@ def test_spot_the_diff_rows_of_one_pair_are_merged(tmp_path: Path) -> None:
     assert apart[0].before_path.is_file()
 
 
-def test_nabirds_classes_with_pictures_are_numbered_from_zero(tmp_path: Path) -> None:
+def test_nabirds_classes_with_images_are_numbered_from_zero(tmp_path: Path) -> None:
     rows = imported("nabirds", tmp_path)
     assert [(row.id, row.extra["class_id"], row.extra["class_name"]) for row in rows] == [
         ("aa-1", 1, "oak titmouse (adult male)"),
@@ -260,7 +260,7 @@ def test_levir_cc_rows(case: str, tmp_path: Path) -> None:
     assert rows[0].mask_file_name == "images/train/label/train_000001.png"
 
 
-def test_single_pictures_stand_on_both_sides(tmp_path: Path) -> None:
+def test_single_images_stand_on_both_sides(tmp_path: Path) -> None:
     (row,) = imported("flickr8k", tmp_path / "f")
     assert row.before_file_name == row.after_file_name == "Flicker8k_Dataset/a1.jpg"
     assert len(row.captions) == 5
@@ -333,7 +333,7 @@ def test_corrupt_pixels_behind_a_sound_header_are_found_on_request(tmp_path: Pat
 
 def test_names_cannot_reach_outside_the_source(tmp_path: Path) -> None:
     make_image_editing_request(tmp_path / "source")
-    picture(tmp_path / "secret.jpg")
+    image(tmp_path / "secret.jpg")
     for name in ("../../secret.jpg", str(tmp_path / "secret.jpg")):
         row = {"uid": "x", "img0": name, "img1": "train_b.jpg", "sents": ["brighter"]}
         dump(tmp_path / "source" / "train.json", [row])

@@ -9,13 +9,13 @@ import pytest
 
 from spotchange.config.scenes import scene_preset
 from spotchange.data.caches.features import FeatureRow
-from spotchange.data.negatives.falsehood import is_false, is_false_of_picture
+from spotchange.data.negatives.falsehood import is_false, is_false_of_image
 from spotchange.data.negatives.retrieval import NegativeWriter, SimilarCaptions, confused
 from spotchange.data.negatives.table import write_negatives
 from spotchange.data.negatives.word_kinds import WordKinds, words_of
 from spotchange.errors import DataError
 from spotchange.language.checker import check
-from spotchange.language.descriptions import describe_picture
+from spotchange.language.descriptions import describe_view
 from spotchange.language.writer import captions_text, write_captions
 from spotchange.scenes.changes import describe_object, scene_json
 from spotchange.scenes.sampler import World
@@ -66,15 +66,15 @@ def test_on_scenes_no_negative_is_true(scenes) -> None:
                 assert not verdict.true, (texts[start], sentence)
 
 
-def test_on_single_pictures_no_negative_is_true(scenes) -> None:
+def test_on_single_images_no_negative_is_true(scenes) -> None:
     """A sentence that names an object which is not there is false; the world says which are."""
-    described = [describe_picture(scenes, scene, 0, seed=4) for scene in range(len(scenes))]
+    described = [describe_view(scenes, scene, 0, seed=4) for scene in range(len(scenes))]
     writer = NegativeWriter([text for texts in described for text in texts])
     for scene, texts in enumerate(described):
         objects = scenes.attributes[scene, 0]
         things = [describe_object(one) for one in objects if one[1] >= 0]
-        assert not any(is_false_of_picture(text, things) for text in texts)  # what is true is not called false
-        negatives = writer.write(texts[0], truths=texts[1:], false=lambda text, t=things: is_false_of_picture(text, t))
+        assert not any(is_false_of_image(text, things) for text in texts)  # what is true is not called false
+        negatives = writer.write(texts[0], truths=texts[1:], false=lambda text, t=things: is_false_of_image(text, t))
         assert len(negatives) == 6
         assert not set(negatives) & set(texts)
 
@@ -133,7 +133,7 @@ def test_any_caption_set_gives_six(captions: list[str]) -> None:
 
 
 def test_one_negative_of_a_change_denies_it() -> None:
-    """Or a sentence that denies every change would be true wherever it stands, and known without the pictures."""
+    """Or a sentence that denies every change would be true wherever it stands, and known without the images."""
     writer = NegativeWriter([*STREET, "nothing changed"], denials=True)
     denials = {"there are no differences", "nothing changed"}
     chosen = [denials & set(writer.write(caption)) for caption in STREET if caption not in denials]
@@ -147,7 +147,7 @@ def test_one_negative_of_a_change_denies_it() -> None:
 
 
 def test_pairs_without_a_change_do_not_share_their_negatives() -> None:
-    """The same few for all of them would be known to be false without the pictures."""
+    """The same few for all of them would be known to be false without the images."""
     texts = [*BIRDS, *STREET[:-1]]
     rows = [FeatureRow(before=n, after=n + 1, captions=(text,)) for n, text in enumerate(texts)]
     rows += [FeatureRow(before=n, after=n + 1, captions=("nothing changed",)) for n in range(100, 110)]

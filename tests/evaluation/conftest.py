@@ -28,11 +28,11 @@ TARGET = {"shape": "cube", "size": "large", "color": "red", "material": "metal"}
 
 
 def draw(path: Path, box: tuple[int, int, int, int] | None, color: str) -> None:
-    picture = Image.new("RGB", (WIDTH, HEIGHT), "#8a8a8a")
+    image = Image.new("RGB", (WIDTH, HEIGHT), "#8a8a8a")
     if box is not None:
         x, y, width, height = box
-        ImageDraw.Draw(picture).rectangle((x, y, x + width - 1, y + height - 1), fill=color)
-    picture.save(path)
+        ImageDraw.Draw(image).rectangle((x, y, x + width - 1, y + height - 1), fill=color)
+    image.save(path)
 
 
 def write_split(folder: Path, scenes: int, first: int) -> None:
@@ -76,7 +76,7 @@ def data_set(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @dataclass
 class ListedModel:
-    """Stands where a Captioner stands: answers every pair from a table by the name of its after picture."""
+    """Stands where a Captioner stands: answers every pair from a table by the name of its after image."""
 
     answers: dict[str, tuple[str, bool, str, np.ndarray]]
     name: str = "listed"

@@ -38,7 +38,7 @@ def test_the_peak_must_lie_inside_the_mask() -> None:
     assert score_image(np.zeros((6, 8), np.float32), mask)[2] == 0
 
 
-def test_which_pictures_are_judged(tmp_path: Path) -> None:
+def test_which_images_are_judged(tmp_path: Path) -> None:
     boxes = {"before_boxes": ((24, 8, 8, 8),), "after_boxes": ((40, 32, 8, 8),)}
     right = np.stack([hot_at(1, 3), hot_at(4, 5)])
     only_before = np.stack([hot_at(1, 3), hot_at(0, 0)])

@@ -15,9 +15,9 @@ NOUNS = {"mug": "red", "apple": "green", "chair": "blue", "laptop": "gray", "dog
 
 
 def draw_thing(colour: str) -> Image.Image:
-    picture = Image.new("RGBA", (64, 48))
-    ImageDraw.Draw(picture).ellipse((4, 4, 59, 43), fill=colour)
-    return picture
+    image = Image.new("RGBA", (64, 48))
+    ImageDraw.Draw(image).ellipse((4, 4, 59, 43), fill=colour)
+    return image
 
 
 @pytest.fixture(scope="session")

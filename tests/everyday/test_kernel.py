@@ -35,12 +35,12 @@ def test_kernels_do_what_the_steps_do(library):
 def test_the_same_scene_on_both_devices(library_folder):
     from spotchange.everyday.library import read_library
 
-    pictures = []
+    images = []
     for device in ("cpu", "cuda"):
         library = read_library(library_folder, device=device)
-        pictures.append(
+        images.append(
             compositing.compose(library, draw_scenes(library, torch.arange(32), seed=5), side=96).pixels.cpu()
         )
-    apart = (pictures[0].int() - pictures[1].int()).abs()
+    apart = (images[0].int() - images[1].int()).abs()
     assert apart.float().mean() < 0.5
     assert (apart > 8).float().mean() < 0.002

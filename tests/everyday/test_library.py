@@ -17,9 +17,9 @@ from spotchange.locks import one_writer
 def test_names_come_from_files_and_folders(tmp_path):
     things = tmp_path / "things"
     (things / "plastic bottle").mkdir(parents=True)
-    picture = Image.new("RGBA", (40, 40), (255, 0, 0, 255))
+    image = Image.new("RGBA", (40, 40), (255, 0, 0, 255))
     for name in ("mug_01.png", "plastic bottle/7.png", "zyzzyva.png"):
-        picture.save(things / name)
+        image.save(things / name)
     added = add_objects(things, tmp_path / "library")
     assert added.nouns == {"mug": 1, "plastic bottle": 1, "without a name": 1}
     assert added.unknown == ("zyzzyva.png",)
@@ -29,7 +29,7 @@ def test_names_come_from_files_and_folders(tmp_path):
     assert len((tmp_path / "library" / "objects.jsonl").read_text().splitlines()) == 6
 
 
-def test_a_picture_without_transparency_is_refused(tmp_path):
+def test_a_image_without_transparency_is_refused(tmp_path):
     Image.new("RGB", (40, 40)).save(tmp_path / "mug.png")
     with pytest.raises(DataError, match="no transparency"):
         add_objects(tmp_path, tmp_path / "library")
@@ -39,8 +39,8 @@ def test_a_picture_without_transparency_is_refused(tmp_path):
 
 
 def test_damaged_cut_outs_and_lists_are_one_line(tmp_path):
-    picture = Image.new("RGBA", (40, 40), (255, 0, 0, 255))
-    picture.save(tmp_path / "mug.png")
+    image = Image.new("RGBA", (40, 40), (255, 0, 0, 255))
+    image.save(tmp_path / "mug.png")
     whole = (tmp_path / "mug.png").read_bytes()
     header = struct.pack(">II", 60_000, 60_000)
     for content in (whole[:60], whole[:16] + header + whole[24:], b"", b"text"):

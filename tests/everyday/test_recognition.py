@@ -52,10 +52,10 @@ def test_a_detection_elsewhere_is_no_evidence():
     assert detected_near(found, corners(0.6, 0.6, 0.9, 0.9)).max() == 0
 
 
-def test_a_window_stays_in_the_picture():
-    picture = Image.new("RGB", (200, 100))
-    assert window(picture, corners(0.9, 0.1, 1.0, 0.3), room=2.0).size == (40, 40)
-    assert window(picture, corners(0, 0, 1, 1)).size == (200, 100)
+def test_a_window_stays_in_the_image():
+    image = Image.new("RGB", (200, 100))
+    assert window(image, corners(0.9, 0.1, 1.0, 0.3), room=2.0).size == (40, 40)
+    assert window(image, corners(0, 0, 1, 1)).size == (200, 100)
 
 
 def evidence(**values) -> Evidence:
@@ -92,7 +92,7 @@ class Eyes:
         self.evidence = Evidence(known=(), level=0.6)
         self.kind = None  # that the kind model is sure of; None: it is not
 
-    def detect(self, pictures):
+    def detect(self, images):
         return self.detected
 
     def kinds(self, signs):
@@ -116,18 +116,18 @@ def changed(before: np.ndarray, after: np.ndarray) -> np.ndarray:
     return np.abs(before.astype(int) - after).max(axis=2) > 30
 
 
-def put(picture: np.ndarray, box: tuple[int, int, int, int], colour=(200, 30, 30)) -> np.ndarray:
+def put(image: np.ndarray, box: tuple[int, int, int, int], colour=(200, 30, 30)) -> np.ndarray:
     x, y, width, height = box
-    picture = picture.copy()
-    picture[y : y + height, x : x + width] = colour
-    return picture
+    image = image.copy()
+    image[y : y + height, x : x + width] = colour
+    return image
 
 
 def account(before, after, kind, box, eyes, *, box_after=None) -> list[SeenChange]:
     finding = Finding(kind=kind, sentence="", boxes_before=(box,), boxes_after=(box_after or box,), pixels=100)
-    pictures = (Image.fromarray(before), Image.fromarray(after))
+    images = (Image.fromarray(before), Image.fromarray(after))
     verdict = PhotoVerdict(changed(before, after), [finding], (), after)
-    return Account(*pictures, verdict.mask, [finding], eyes, whole_signs(before, after, verdict)).changes()
+    return Account(*images, verdict.mask, [finding], eyes, whole_signs(before, after, verdict)).changes()
 
 
 BOX = (20, 30, 30, 30)

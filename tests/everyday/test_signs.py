@@ -1,4 +1,4 @@
-"""Signs of a change in pixels: where a thing went, how it was turned or scaled, what the whole picture did."""
+"""Signs of a change in pixels: where a thing went, how it was turned or scaled, what the whole image did."""
 
 import numpy as np
 import pytest
@@ -24,9 +24,9 @@ def thing() -> np.ndarray:
 
 
 def put(shown: np.ndarray, left: int, top: int) -> np.ndarray:
-    picture = ground()
-    picture[top : top + shown.shape[0], left : left + shown.shape[1]] = shown
-    return picture
+    image = ground()
+    image[top : top + shown.shape[0], left : left + shown.shape[1]] = shown
+    return image
 
 
 BOX = np.array([20, 20, 36, 44]) / 96
@@ -85,7 +85,7 @@ def whole(before: np.ndarray, after: np.ndarray, **values) -> str | None:
     return whole_change(whole_signs(before, after, verdict), verdict)
 
 
-def test_changes_of_the_whole_picture():
+def test_changes_of_the_whole_image():
     before = photo()
     assert whole(before, before) is None
     assert whole(before, np.ascontiguousarray(before[:, ::-1])) == "mirror"

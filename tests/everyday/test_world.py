@@ -38,7 +38,7 @@ def test_mask_covers_the_change_and_nothing_where_nothing_changed(library):
         truth = truth_of(library, scenes, compose(library, scenes, side=SIDE), grid=GRID)
         seen = truth.kind >= 0
         assert bool(truth.mask[seen].any()) == changed
-        assert not truth.mask[:, 0].any()  # what was added is not in the picture before
+        assert not truth.mask[:, 0].any()  # what was added is not in the image before
 
 
 def test_whole_changes_are_what_they_say(library):

@@ -79,7 +79,7 @@ def make_model() -> Callable[..., Clip4idc]:
 
 
 @pytest.fixture
-def pictures() -> Callable[[Clip4idc, int], tuple[Tensor, Tensor]]:
+def images() -> Callable[[Clip4idc, int], tuple[Tensor, Tensor]]:
     def draw(model: Clip4idc, pairs: int) -> tuple[Tensor, Tensor]:
         generator = torch.Generator().manual_seed(5)
         before, after = torch.randn(2, pairs, 3, *model.image_size, generator=generator)

@@ -84,6 +84,6 @@ def same_tensor(got: Tensor, want: dict[str, Any]) -> None:
 
 
 def one_or_two(model: IdcPcl, name: str) -> tuple[Tensor, VisualState]:
-    """The cells a model of this name reads (CUB: one picture), and what it sees in them."""
+    """The cells a model of this name reads (CUB: one image), and what it sees in them."""
     cells = features()[:, :1] if name.endswith("cub") else features()
     return cells, model.encode_cells(cells)

@@ -20,9 +20,9 @@ from spotchange.models.weights.folder import save_model
 
 
 @torch.no_grad()
-def test_maps_are_the_blocks_attention(make_model: Callable, pictures: Callable) -> None:
+def test_maps_are_the_blocks_attention(make_model: Callable, images: Callable) -> None:
     model = make_model()
-    before, after = pictures(model, 1)
+    before, after = images(model, 1)
     maps = attention_maps(model, before, after)
     assert list(maps) == ["intra", "inter"]
     assert all(each.shape == (2, 2, 3) and each.amax() == 1 for each in maps.values())
@@ -40,12 +40,12 @@ def test_maps_are_the_blocks_attention(make_model: Callable, pictures: Callable)
     assert not backbone.blocks[-1]._forward_pre_hooks
 
 
-def test_models_without_some_blocks(make_model: Callable, pictures: Callable) -> None:
+def test_models_without_some_blocks(make_model: Callable, images: Callable) -> None:
     clip_ft = make_model("clip-ft")
-    assert list(attention_maps(clip_ft, *pictures(clip_ft, 1))) == ["intra"]
+    assert list(attention_maps(clip_ft, *images(clip_ft, 1))) == ["intra"]
     conventional = make_model("conventional")
     with pytest.raises(ModelError, match="no transformer block"):
-        attention_maps(conventional, *pictures(conventional, 1))
+        attention_maps(conventional, *images(conventional, 1))
 
 
 def test_figure_has_two_rows_and_three_columns() -> None:

@@ -69,9 +69,9 @@ def test_presets_keep_their_size(name: str) -> None:
 
 
 @pytest.mark.parametrize("architecture", ["clip4idc", "clip-ft", "ft1", "ft2", "conventional"])
-def test_every_architecture_keeps_the_interface(architecture: str, make_model: Callable, pictures: Callable) -> None:
+def test_every_architecture_keeps_the_interface(architecture: str, make_model: Callable, images: Callable) -> None:
     model = make_model(architecture, heads={"change": True, "patch_change": True})
-    before, after = pictures(model, 3)
+    before, after = images(model, 3)
     state = model.encode(before, after)
     rows, columns = state.grid
     width = model.encoder.norm.normalized_shape[0]
@@ -91,27 +91,27 @@ def test_every_architecture_keeps_the_interface(architecture: str, make_model: C
     assert generated.ids.shape == (3, 1, 6)
 
 
-def test_after_vector_and_order_matter(make_model: Callable, pictures: Callable) -> None:
+def test_after_vector_and_order_matter(make_model: Callable, images: Callable) -> None:
     for architecture in ("clip4idc", "clip-ft"):
         model = make_model(architecture)
-        before, after = pictures(model, 2)
+        before, after = images(model, 2)
         forth, back = model.encode(before, after), model.encode(after, before)
         half = forth.tokens.shape[1] // 2
         assert not torch.allclose(forth.tokens[:, :half], back.tokens[:, half:], atol=1e-2)
 
 
-def test_second_picture_is_seen_by_inter_blocks_only(make_model: Callable, pictures: Callable) -> None:
+def test_second_image_is_seen_by_inter_blocks_only(make_model: Callable, images: Callable) -> None:
     model = make_model()
-    before, after = pictures(model, 1)
+    before, after = images(model, 1)
     first, second = model.encode(before, after), model.encode(before, after + 1)
     torch.testing.assert_close(first.extras["intra"][:, 0], second.extras["intra"][:, 0])
     assert not torch.allclose(first.extras["inter"][:, 0], second.extras["inter"][:, 0], atol=1e-3)
 
 
-def test_attention_heat_map_is_the_last_inter_blocks(make_model: Callable, pictures: Callable) -> None:
+def test_attention_heat_map_is_the_last_inter_blocks(make_model: Callable, images: Callable) -> None:
     """Against attention written out by hand over the whole sequence."""
     model = make_model()
-    before, after = pictures(model, 2)
+    before, after = images(model, 2)
     state = model.encode(before, after)
     block, x = model.encoder.inter[-1], state.extras["last_input"]
     queries, keys, _ = block.attention.query_key_value(block.attention_norm(x)).chunk(3, dim=-1)
@@ -122,11 +122,11 @@ def test_attention_heat_map_is_the_last_inter_blocks(make_model: Callable, pictu
     torch.testing.assert_close(model.heatmap(state), expected / expected.amax((1, 2, 3), keepdim=True))
 
 
-def test_grid_backbone_with_inter_layers(make_settings: Callable, tiny_resnet: dict, pictures: Callable) -> None:
+def test_grid_backbone_with_inter_layers(make_settings: Callable, tiny_resnet: dict, images: Callable) -> None:
     settings = make_settings("clip4idc", vision=tiny_resnet | {"layers": 2, "n_inter": 2, "stem": "clip"})
     model = build_model(settings).eval()
     assert isinstance(model, Clip4idc)
-    before, after = pictures(model, 2)
+    before, after = images(model, 2)
     state = model.encode(before, after)
     assert state.grid == (2, 3)
     assert len(model.encoder.inter) == 2
@@ -168,25 +168,25 @@ def test_frozen_backbone_does_not_move(make_settings: Callable) -> None:
 
 
 @torch.no_grad()
-def test_retrieval_embeddings_are_unit_length_and_ignore_padding(make_model: Callable, pictures: Callable) -> None:
+def test_retrieval_embeddings_are_unit_length_and_ignore_padding(make_model: Callable, images: Callable) -> None:
     model = make_model()
     short = torch.tensor([[1, 7, 8, 2]])
     padded = torch.tensor([[1, 7, 8, 2, 0, 0]])
     one = model.embed_text(short, short != 0)
     torch.testing.assert_close(one, model.embed_text(padded, padded != 0))
     torch.testing.assert_close(one.norm(dim=-1), torch.ones(1))
-    before, after = pictures(model, 2)
+    before, after = images(model, 2)
     torch.testing.assert_close(model.embed_pair(before, after).norm(dim=-1), torch.ones(2))
 
 
-def test_missing_parts_say_so(make_settings: Callable, make_model: Callable, pictures: Callable) -> None:
+def test_missing_parts_say_so(make_settings: Callable, make_model: Callable, images: Callable) -> None:
     model = make_model(text={"encoder": False})
     with pytest.raises(ModelError, match="no text encoder"):
         model.embed_text(torch.tensor([[1, 2]]), torch.tensor([[True, True]]))
     settings = make_settings().model_copy(update={"captioner": None})
     ranker = build_model(settings)
     with pytest.raises(ModelError, match="no captioner"):
-        ranker.generate(ranker.encode(*pictures(ranker, 1)), DecodingOptions())
+        ranker.generate(ranker.encode(*images(ranker, 1)), DecodingOptions())
 
 
 def test_contradictory_settings_are_refused(make_settings: Callable) -> None:
@@ -204,7 +204,7 @@ def test_contradictory_settings_are_refused(make_settings: Callable) -> None:
 
 
 @pytest.mark.parametrize("architecture", ["clip4idc", "ft1"])
-def test_training_forward_is_one_graph(architecture: str, make_model: Callable, pictures: Callable) -> None:
+def test_training_forward_is_one_graph(architecture: str, make_model: Callable, images: Callable) -> None:
     """No graph breaks: torch.compile sees the whole of encoding, heads and captioning."""
     model = make_model(architecture, heads={"change": True, "patch_change": True}).train()
 
@@ -217,7 +217,7 @@ def test_training_forward_is_one_graph(architecture: str, make_model: Callable, 
             + model.pair_embedding(state).sum()
         )
 
-    before, after = pictures(model, 2)
+    before, after = images(model, 2)
     compiled = torch.compile(forward, fullgraph=True, backend="eager")
     compiled(before, after, torch.tensor([[1, 5, 6]] * 2)).backward()
     assert model.encoder.before_vector.grad is not None

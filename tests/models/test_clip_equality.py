@@ -60,10 +60,10 @@ def test_towers_equal_transformers(
 ) -> None:
     theirs = clip_folder(transformers, tmp_path, patch=patch, size=size, activation=activation)
     ours = import_model(tmp_path, n_inter=0).model
-    pictures = torch.randn(3, 3, size, size)
-    # With no inter blocks, a picture's patches pass exactly CLIP's blocks before they are marked as before or after.
-    hidden = ours.encoder.backbone(pictures)
-    seen = theirs.vision_model(pictures)
+    images = torch.randn(3, 3, size, size)
+    # With no inter blocks, an image's patches pass exactly CLIP's blocks before they are marked as before or after.
+    hidden = ours.encoder.backbone(images)
+    seen = theirs.vision_model(images)
     torch.testing.assert_close(hidden, seen.last_hidden_state, **TOLERANCE)
     projected = ours.encoder.projection(ours.encoder.norm(hidden[:, 0]))
     torch.testing.assert_close(projected, theirs.visual_projection(seen.pooler_output), **TOLERANCE)

@@ -157,14 +157,14 @@ def greedy_without_caches(model: Clip4idc, before: Tensor, after: Tensor, words:
 @pytest.mark.parametrize("architecture", ["clip4idc", "clip-ft", "ft1", "ft2"])
 @torch.no_grad()
 def test_cached_words_equal_uncached_and_batched_equal_single(
-    architecture: str, make_model: Callable, pictures: Callable
+    architecture: str, make_model: Callable, images: Callable
 ) -> None:
     model = make_model(architecture)
-    before, after = pictures(model, 12)
+    before, after = images(model, 12)
     options = DecodingOptions(max_words=14)
     batched = model.generate(model.encode(before, after), options)
     slow = greedy_without_caches(model, before, after, 14)
-    assert len({tuple(each) for each in slow}) > 3  # the pictures matter
+    assert len({tuple(each) for each in slow}) > 3  # the images matter
     for row, expected in enumerate(slow):
         assert batched.ids[row, 0, : len(expected)].tolist() == expected
         single = model.generate(model.encode(before[row : row + 1], after[row : row + 1]), options)
@@ -173,9 +173,9 @@ def test_cached_words_equal_uncached_and_batched_equal_single(
 
 
 @torch.no_grad()
-def test_beam_scores_are_those_of_teacher_forcing(make_model: Callable, pictures: Callable) -> None:
+def test_beam_scores_are_those_of_teacher_forcing(make_model: Callable, images: Callable) -> None:
     model = make_model()
-    before, after = pictures(model, 5)
+    before, after = images(model, 5)
     state = model.encode(before, after)
     found = model.generate(state, DecodingOptions(method="beam", beams=4, candidates=4, max_words=9))
     greedy = model.generate(state, DecodingOptions(max_words=9))

@@ -10,7 +10,7 @@ from spotchange.models.weights.initialise import initialise
 
 
 def like_a_resnet(pairs: int = 64) -> Tensor:
-    """Features whose larger part is the same for all cells of all pictures, with channels of very different sizes."""
+    """Features whose larger part is the same for all cells of all images, with channels of very different sizes."""
     draw = torch.Generator().manual_seed(3)
     sizes = torch.logspace(-1, 1, 32)
     return sizes * (5 + torch.randn(pairs, 2, 6, 32, generator=draw))

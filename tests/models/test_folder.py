@@ -91,10 +91,10 @@ def test_saving_again_replaces_the_folder(saved: LoadedModel) -> None:
     assert {path.name for path in saved.folder.parent.iterdir()} == {"model"}
 
 
-def test_pictures_to_sentence(saved: LoadedModel) -> None:
+def test_images_to_sentence(saved: LoadedModel) -> None:
     loaded = load_model(saved.folder)
-    pictures = [Image.new("RGB", (90, 60), colour) for colour in ("red", "blue")]
-    before, after = (loaded.preprocess([picture]) for picture in pictures)
+    images = [Image.new("RGB", (90, 60), colour) for colour in ("red", "blue")]
+    before, after = (loaded.preprocess([image]) for image in images)
     generated = loaded.model.generate(loaded.model.encode(before, after), DecodingOptions(max_words=8))
     sentence = loaded.decode(generated.ids[0, 0].tolist())
     assert all(word in saved.tokenizer.get_vocab() for word in sentence.split())

@@ -46,13 +46,13 @@ def lively(changes: dict[str, Any] | None = None) -> IdcPcl:
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if "network" not in name:
-                # Words start a hundred times as large as what is seen of a picture.
+                # Words start a hundred times as large as what is seen of an image.
                 size = 4.0 if "words.cells" in name else 0.2
                 parameter.add_(size * torch.randn_like(parameter))
     return model.eval()
 
 
-def pictures(model: IdcPcl, pairs: int = 3) -> tuple[Tensor, Tensor]:
+def images(model: IdcPcl, pairs: int = 3) -> tuple[Tensor, Tensor]:
     draw = torch.Generator().manual_seed(5)
     before, after = torch.randn(2, pairs, 3, *model.image_size, generator=draw)
     return before, after
@@ -60,9 +60,9 @@ def pictures(model: IdcPcl, pairs: int = 3) -> tuple[Tensor, Tensor]:
 
 def test_masks_by_hand() -> None:
     cpu = torch.device("cpu")
-    # one picture token, then two words
+    # one image token, then two words
     assert words_see_back(1, 2, cpu).int().tolist() == [[1, 0, 0], [1, 1, 0], [1, 1, 1]]
-    # one picture token, two words, two [MASK]s: the i-th sees words up to i and itself
+    # one image token, two words, two [MASK]s: the i-th sees words up to i and itself
     assert words_see_back_beside_masks(1, 2, cpu).int().tolist() == [
         [1, 0, 0, 0, 0],
         [1, 1, 0, 0, 0],
@@ -77,7 +77,7 @@ def test_masks_by_hand() -> None:
 @pytest.mark.parametrize("method", ["greedy", "beam"])
 def test_cached_decoding_gives_the_scores_of_whole_sentences(method: str) -> None:
     model = lively()
-    state = model.encode(*pictures(model))
+    state = model.encode(*images(model))
     options = DecodingOptions(method=method, beams=3 if method == "beam" else 1, max_words=10, min_words=6)
     generated = model.generate(state, options)
     words = generated.ids[:, 0].clone()  # made in inference mode
@@ -90,16 +90,16 @@ def test_cached_decoding_gives_the_scores_of_whole_sentences(method: str) -> Non
 
 def test_one_pair_alone_gives_what_it_gives_in_a_batch() -> None:
     model = lively()
-    before, after = pictures(model)
+    before, after = images(model)
     together = model.generate(model.encode(before, after), DecodingOptions(max_words=8)).ids
     alone = [model.generate(model.encode(before[i : i + 1], after[i : i + 1]), DecodingOptions(max_words=8)).ids
              for i in range(3)]  # fmt: skip
     assert torch.equal(together, torch.cat(alone))
 
 
-def test_later_words_never_reach_earlier_ones_nor_the_pictures() -> None:
+def test_later_words_never_reach_earlier_ones_nor_the_images() -> None:
     model = lively()
-    state = model.encode(*pictures(model))
+    state = model.encode(*images(model))
     ids = torch.randint(8, 80, (3, 6))
     changed = ids.clone()
     changed[:, 4:] = 9
@@ -114,7 +114,7 @@ def test_later_words_never_reach_earlier_ones_nor_the_pictures() -> None:
 
 def test_padding_is_seen_unless_switched_off() -> None:
     model, published = lively({"pcl": {"see_padding": False}}), lively()
-    state = model.encode(*pictures(model))
+    state = model.encode(*images(model))
     ids = torch.randint(8, 80, (3, 6))
     mask = torch.ones_like(ids, dtype=torch.bool)
     mask[:, 4:] = False
@@ -130,7 +130,7 @@ def test_padding_is_seen_unless_switched_off() -> None:
 def test_frozen_eyes_get_no_gradient_and_keep_their_statistics() -> None:
     model = lively().train()
     statistics = {name: value.clone() for name, value in model.encoder.state_dict().items()}
-    logits = model.change_logits(model.encode(*pictures(model)))
+    logits = model.change_logits(model.encode(*images(model)))
     assert logits is not None
     logits.sum().backward()
     assert all(parameter.grad is None for parameter in model.encoder.parameters())
@@ -140,15 +140,15 @@ def test_frozen_eyes_get_no_gradient_and_keep_their_statistics() -> None:
 
 def test_end_to_end_the_eyes_learn() -> None:
     model = lively({"vision": TINY["vision"] | {"freeze_backbone": False}}).train()
-    model.caption_logits(model.encode(*pictures(model)), torch.ones(3, 4, dtype=torch.long)).sum().backward()
+    model.caption_logits(model.encode(*images(model)), torch.ones(3, 4, dtype=torch.long)).sum().backward()
     first = next(iter(model.encoder.parameters()))
     assert first.grad is not None
     assert float(first.grad.abs().sum()) > 0
 
 
-def test_without_the_difference_encoder_pictures_meet_in_the_cross_modal_layers_only() -> None:
+def test_without_the_difference_encoder_images_meet_in_the_cross_modal_layers_only() -> None:
     model = lively({"difference": {"single_layers": 0, "pair_layers": 0}})
-    before, after = pictures(model)
+    before, after = images(model)
     same = model.encode(before, before).tokens.chunk(2, dim=1)[0]
     assert torch.allclose(model.encode(before, after).tokens.chunk(2, dim=1)[0], same, atol=1e-6)
     whole = lively()
@@ -156,9 +156,9 @@ def test_without_the_difference_encoder_pictures_meet_in_the_cross_modal_layers_
     assert not torch.allclose(whole.encode(before, after).tokens.chunk(2, dim=1)[0], same, atol=1e-3)
 
 
-def test_one_picture_alone_is_read_too() -> None:
+def test_one_image_alone_is_read_too() -> None:
     model = lively()
-    cells = model.see(*pictures(model))[:, :1]
+    cells = model.see(*images(model))[:, :1]
     state = model.encode_cells(cells)
     assert state.tokens.shape == (3, 8, 32)  # [IMG1], its cells, and [IMG2] alone
     ids = torch.randint(8, 80, (3, 5))
@@ -169,7 +169,7 @@ def test_one_picture_alone_is_read_too() -> None:
 
 def test_every_door_of_a_captioning_model() -> None:
     model = lively()
-    state = model.encode(*pictures(model))
+    state = model.encode(*images(model))
     heat = model.heatmap(state)
     assert state.tokens.shape == (3, 2 * (1 + 6), 32)
     assert heat.shape == (3, 2, 2, 3)
@@ -183,7 +183,7 @@ def test_on_the_pair_encoder_of_clip4idc() -> None:
     settings = ModelSettings.model_validate(TINY | VIT)
     model = build_model(settings)
     assert isinstance(model, IdcPcl)
-    state = model.eval().encode(*pictures(model))
+    state = model.eval().encode(*images(model))
     assert state.tokens.shape == (3, 2 * (1 + 6), 32)
     assert model.generate(state, DecodingOptions(max_words=4)).ids.shape == (3, 1, 4)
     # Names are those of CLIP4IDC's encoder, so that its and CLIP's weights find their places.
@@ -210,7 +210,7 @@ def test_presets_have_the_papers_sizes() -> None:
     assert {"idc-pcl", "idc-pcl-resnet50", "idc-pcl-clip"} <= set(PRESETS)
 
 
-def test_words_and_pictures_must_be_alike() -> None:
+def test_words_and_images_must_be_alike() -> None:
     with pytest.raises(ConfigError, match=r"model\.text\.width 16 must equal"):
         build_model(ModelSettings.model_validate(TINY | {"text": {"width": 16}}))
 
@@ -247,7 +247,7 @@ def test_a_folder_gives_the_same_model(model_folder: Path) -> None:
     model, again = lively(), load_model(model_folder).model
     assert isinstance(again, IdcPcl)
     assert again.encoder.fingerprint() == model.encoder.fingerprint()
-    before, after = pictures(model)
+    before, after = images(model)
     assert torch.allclose(again.encode(before, after).tokens, model.encode(before, after).tokens, atol=1e-5)
 
 

@@ -98,9 +98,9 @@ def test_embeddings(build: Build, name: str, scale: float, truth: dict[str, Any]
 def check_difference(model: IdcPcl, name: str, truth: dict[str, Any]) -> None:
     cells, state = one_or_two(model, name)
     alone = model.difference.alone(model._image_marks(cells), model.words.of_cells(cells))
-    for key, picture in (("single_img", 0), ("single_img1", 0), ("single_img2", 1)):
+    for key, image in (("single_img", 0), ("single_img1", 0), ("single_img2", 1)):
         if key in truth:
-            same_tensor(alone[:, picture], truth[key])
+            same_tensor(alone[:, image], truth[key])
     same_tensor(state.tokens, truth["pair"])
 
 
@@ -146,8 +146,8 @@ def test_masked_cells(build: Build, name: str, scale: float, truth: dict[str, An
     cells, _ = one_or_two(model, name)
     hidden = torch.zeros(cells.shape[:3], dtype=torch.bool)
     for place, which in given["masked_cells"].items():
-        sample, _, picture = place.removeprefix("sample").partition("_image")
-        hidden[int(sample), int(picture or 1) - 1, which] = True
+        sample, _, image = place.removeprefix("sample").partition("_image")
+        hidden[int(sample), int(image or 1) - 1, which] = True
     shown = HiddenCells(cells=cells.masked_fill(hidden[..., None], 0), hidden=hidden)
     ids = padded(MODELS["pretrain_clevr"]["embeddings"]["text_ids"], name)
     objective = PclPretrainObjective(model, PclPretrainSettings(kind="pcl-pretrain"), **HALF)
@@ -222,18 +222,18 @@ def test_classes(build: Build, name: str, scale: float, truth: dict[str, Any]) -
     model, given = build(name, scale), MODELS[name]["fgvc"]
     cells = features(4)
     class_ids = torch.tensor([given["class1"], given["class2"]]).T
-    alone = model.pictures_alone(cells)
+    alone = model.images_alone(cells)
     together = model.image_outputs(model.encode_cells(cells).tokens)
     results = class_losses(model.class_heads, alone, together, class_ids, margin=MODELS[name]["config"]["margin"])
-    by_picture = alone.transpose(0, 1).flatten(0, 1)  # the oracle lists all first pictures, then all second ones
-    near(model.class_heads.classify(by_picture)[:, :8], truth["class_logits_first8"])
+    by_image = alone.transpose(0, 1).flatten(0, 1)  # the oracle lists all first images, then all second ones
+    near(model.class_heads.classify(by_image)[:, :8], truth["class_logits_first8"])
     near(model.class_heads.match(together.flatten(1)), truth["match_logits"])
     near(results["classification"], truth["classification_loss"])
     near(results["matching"], truth["matching_loss"])
     near(results["class_contrast"], truth["contrastive_loss"])
     if "total_loss" in truth:
         near(results["loss"], truth["total_loss"])
-        near(by_picture[:, :8], truth["single_first_token_first8_img1_then_img2"])
+        near(by_image[:, :8], truth["single_first_token_first8_img1_then_img2"])
         vectors = torch.randn(8, 16, generator=generator(IMAGE_SEEDS[0]))
         labels = torch.tensor(truth["contrastive_alone"]["labels"])
         near(class_contrast(vectors, labels, margin=0.4), truth["contrastive_alone"]["loss"])

@@ -67,7 +67,7 @@ def test_through_the_command_line_with_words(file: Path, tmp_path: Path) -> None
             loaded.model.encode(torch.zeros(1, 3, 224, 224), torch.zeros(1, 3, 224, 224))
 
 
-def test_with_its_network_it_reads_pictures(tmp_path: Path) -> None:
+def test_with_its_network_it_reads_images(tmp_path: Path) -> None:
     network = resnet(depths=(1, 1, 1, 1), channels=(8, 8, 8, 32), stage=4, stride_first=True, pretrained=None)
     network.config.save_pretrained(tmp_path / "resnet")
     network.save_pretrained(tmp_path / "resnet")

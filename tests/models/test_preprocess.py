@@ -1,4 +1,4 @@
-"""From pictures to tensors: the same numbers by every way in."""
+"""From images to tensors: the same numbers by every way in."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from spotchange.errors import ModelError
 from spotchange.models.vision.preprocess import CLIP_MEAN, CLIP_STD, Preprocessor, to_tensor
 
 
-def picture(width: int, height: int, seed: int = 0) -> Image.Image:
+def image(width: int, height: int, seed: int = 0) -> Image.Image:
     """Smooth noise, as photographs are."""
     small = np.random.default_rng(seed).integers(0, 256, (6, 8, 3), dtype=np.uint8)
     return Image.fromarray(small).resize((width, height), Image.Resampling.BICUBIC)
 
 
-def test_pictures_and_byte_batches_agree() -> None:
-    pictures = [picture(90, 60, seed) for seed in range(3)]
+def test_images_and_byte_batches_agree() -> None:
+    images = [image(90, 60, seed) for seed in range(3)]
     preprocessor = Preprocessor(image_size=(48, 72))
-    batch = torch.cat([to_tensor(each) for each in pictures])
-    torch.testing.assert_close(preprocessor(pictures), preprocessor(batch))
-    assert preprocessor(pictures).shape == (3, 3, 48, 72)
+    batch = torch.cat([to_tensor(each) for each in images])
+    torch.testing.assert_close(preprocessor(images), preprocessor(batch))
+    assert preprocessor(images).shape == (3, 3, 48, 72)
 
 
 def test_own_size_is_only_normalised() -> None:
-    original = picture(72, 48)
+    original = image(72, 48)
     expected = (np.asarray(original) / 255 - CLIP_MEAN) / CLIP_STD
     ours = Preprocessor(image_size=(48, 72))([original])[0].permute(1, 2, 0)
     np.testing.assert_allclose(ours.numpy(), expected, atol=1e-5)
@@ -34,7 +34,7 @@ def test_own_size_is_only_normalised() -> None:
 
 def test_resize_is_pillows() -> None:
     """Antialiased bicubic, as CLIP's own preprocessing does it with Pillow; only rounding differs."""
-    original = picture(300, 200)
+    original = image(300, 200)
     theirs = np.asarray(original.resize((72, 48), Image.Resampling.BICUBIC), dtype=np.float32)
     ours = Preprocessor(image_size=(48, 72), mean=(0, 0, 0), std=(1 / 255,) * 3)([original])[0].permute(1, 2, 0)
     assert np.abs(ours.numpy() - theirs).max() < 1.5
@@ -86,8 +86,8 @@ def test_images_resized_by_pillow_are_those_resized_by_torch(size: tuple[int, in
     np.testing.assert_allclose(ours, theirs, atol=0.01 / 255 / min(CLIP_STD))
 
 
-def test_large_pictures_are_reduced_in_steps_to_the_same_numbers() -> None:
-    large = picture(1600, 1200)
+def test_large_images_are_reduced_in_steps_to_the_same_numbers() -> None:
+    large = image(1600, 1200)
     preprocessor = Preprocessor(image_size=(48, 72))
     at_once = preprocessor(to_tensor(large))
     assert float((preprocessor([large]) - at_once).abs().max()) < 0.02

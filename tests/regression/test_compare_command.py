@@ -45,9 +45,9 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def draw(path: Path, color: str, size: tuple[int, int] = (96, 64)) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    picture = Image.new("RGB", size, "gray")
-    ImageDraw.Draw(picture).rectangle((10, 10, 40, 40), fill=color)
-    picture.save(path)
+    image = Image.new("RGB", size, "gray")
+    ImageDraw.Draw(image).rectangle((10, 10, 40, 40), fill=color)
+    image.save(path)
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def counts(folders: tuple[Path, Path], *more: Any) -> dict[str, int]:
     return json.loads(compare(folders, "--json", *more).stdout)["counts"]
 
 
-def test_every_picture_has_its_status_without_a_model(folders: tuple[Path, Path]) -> None:
+def test_every_image_has_its_status_without_a_model(folders: tuple[Path, Path]) -> None:
     done = compare(folders, "--json")
     assert done.exit_code == 0, done.output
     told = json.loads(done.stdout)
@@ -138,7 +138,7 @@ def test_a_model_words_what_the_pixels_decided(folders: tuple[Path, Path], model
     assert changed["source"] in ("model", "pixels")  # random weights may see no change: then the pixels speak
 
 
-def test_json_lines_come_one_per_picture(folders: tuple[Path, Path]) -> None:
+def test_json_lines_come_one_per_image(folders: tuple[Path, Path]) -> None:
     lines = [json.loads(line) for line in compare(folders, "--json-lines").stdout.splitlines()]
     assert sorted(line["id"] for line in lines) == sorted(
         ["pages/home & <b>.png", "gone.png", "fresh.png", "same.png", "packed.png"]
@@ -292,7 +292,7 @@ def test_a_baseline_is_not_emptied_by_a_job_that_made_nothing(folders: tuple[Pat
     assert list(before.rglob("*.png")) == []
 
 
-def test_an_unreadable_picture_is_never_accepted(folders: tuple[Path, Path]) -> None:
+def test_an_unreadable_image_is_never_accepted(folders: tuple[Path, Path]) -> None:
     before, after = folders
     (after / "same.png").write_bytes(b"no picture")
     kept = {path: path.read_bytes() for path in before.rglob("*.png")}

@@ -1,4 +1,4 @@
-"""Random scenes that keep the spacing rules, for tests of the language that need no pictures."""
+"""Random scenes that keep the spacing rules, for tests of the language that need no images."""
 
 from __future__ import annotations
 

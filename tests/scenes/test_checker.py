@@ -268,15 +268,15 @@ def test_changes_in_free_words(caption) -> None:
     assert not says_no_change(caption)
 
 
-def test_left_and_behind_are_what_a_picture_shows() -> None:
-    """A pinhole camera's own picture: left has the smaller column, behind the smaller row."""
+def test_left_and_behind_are_what_a_image_shows() -> None:
+    """A pinhole camera's own image: left has the smaller column, behind the smaller row."""
     camera = np.array([7.48, -6.51, 5.34])
     forward = -camera / np.linalg.norm(camera)
     right = np.cross(forward, [0, 0, 1])
     right /= np.linalg.norm(right)
     down = -np.cross(right, forward)
 
-    def picture(place):
+    def image(place):
         ray = np.array([*place, 0.0]) - camera
         return ray @ right / (ray @ forward), ray @ down / (ray @ forward)
 
@@ -288,7 +288,7 @@ def test_left_and_behind_are_what_a_picture_shows() -> None:
         (ground[1], "behind", 1, -1),
         (-ground[1], "in front of", 1, 1),
     ):
-        assert np.sign(picture(direction)[axis] - picture((0, 0))[axis]) == sign
+        assert np.sign(image(direction)[axis] - image((0, 0))[axis]) == sign
         ball, cube = thing("sphere", "small", "red", "metal", *direction), thing("cube", "small", "red", "metal", 0, 0)
         scene = {"before": [ball, cube], "after": [cube], "cameras": cameras}
         assert check(f"the thing {relation} the cube is gone", scene).correct

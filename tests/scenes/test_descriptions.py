@@ -1,4 +1,4 @@
-"""Sentences about one picture are true of it, and object classes match their names."""
+"""Sentences about one image are true of it, and object classes match their names."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ import numpy as np
 import pytest
 
 from spotchange.language.checker import check
-from spotchange.language.descriptions import CLASS_NAMES, describe_picture, object_classes
+from spotchange.language.descriptions import CLASS_NAMES, describe_view, object_classes
 from spotchange.language.vocabulary import WORDS
 from spotchange.scene import AFTER, BEFORE, SAME
 from spotchange.scenes.changes import scene_json
 
-PICTURES = {BEFORE: ("before", "before"), AFTER: ("after", "after"), SAME: ("before", "same")}
+VIEWS = {BEFORE: ("before", "before"), AFTER: ("after", "after"), SAME: ("before", "same")}
 RELATION = re.compile(r" is (?=left|right|to|on|behind|in)")
 
 
-@pytest.mark.parametrize("picture", PICTURES)
-def test_sentences_about_a_picture_are_true(picture, make_scenes) -> None:
+@pytest.mark.parametrize("view", VIEWS)
+def test_sentences_about_a_image_are_true(view, make_scenes) -> None:
     batch = make_scenes(150, seed=8, crowded=True)
-    objects, camera = PICTURES[picture]
+    objects, camera = VIEWS[view]
     for s in range(len(batch)):
         scene = scene_json(batch, s, str(s))
-        # The checker reads captions of changes: ask it whom the phrase of a change would name in this picture.
+        # The checker reads captions of changes: ask it whom the phrase of a change would name in this image.
         shown = {"before": scene[objects], "after": scene[objects], "cameras": {"before": scene["cameras"][camera]}}
-        sentences = describe_picture(batch, s, picture, seed=1, sentences=4)
+        sentences = describe_view(batch, s, view, seed=1, sentences=4)
         assert len(set(sentences)) == 4
         for sentence in sentences:
             phrase = RELATION.sub(" ", sentence.removeprefix("there is "))
@@ -35,12 +35,12 @@ def test_sentences_about_a_picture_are_true(picture, make_scenes) -> None:
             assert set(sentence.split()) <= set(WORDS)
 
 
-def test_descriptions_depend_on_seed_scene_and_picture(make_scenes) -> None:
+def test_descriptions_depend_on_seed_scene_and_image(make_scenes) -> None:
     batch = make_scenes(2, seed=8)
-    first = describe_picture(batch, 1, BEFORE, seed=1)
-    assert describe_picture(batch[1:], 0, BEFORE, seed=1) == first
-    assert describe_picture(batch, 1, BEFORE, seed=2) != first
-    assert describe_picture(batch, 1, SAME, seed=1) != first
+    first = describe_view(batch, 1, BEFORE, seed=1)
+    assert describe_view(batch[1:], 0, BEFORE, seed=1) == first
+    assert describe_view(batch, 1, BEFORE, seed=2) != first
+    assert describe_view(batch, 1, SAME, seed=1) != first
 
 
 def test_classes_are_color_material_shape() -> None:

@@ -1,4 +1,4 @@
-"""Blur, noise and JPEG do what they are named after, per picture and reproducibly."""
+"""Blur, noise and JPEG do what they are named after, per image and reproducibly."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_nothing_asked_nothing_done(images: torch.Tensor) -> None:
     assert apply_effects(images, torch.arange(6), **OFF) is images
 
 
-def test_each_picture_depends_on_its_key_alone(images: torch.Tensor) -> None:
+def test_each_image_depends_on_its_key_alone(images: torch.Tensor) -> None:
     everything = {"blur": 1.0, "noise": 1.0, "jpeg": 1.0}
     whole = apply_effects(images, torch.arange(6), **everything)
     part = apply_effects(images[3:5], torch.arange(3, 5), **everything)
@@ -49,11 +49,11 @@ def test_blur_smooths_and_noise_roughens(images: torch.Tensor) -> None:
 @pytest.mark.parametrize("quality", [30, 60, 90])
 def test_jpeg_is_close_to_a_real_one(images: torch.Tensor, quality: int) -> None:
     ours = _compress(images.float(), torch.full((6,), float(quality))).round().clamp(0, 255)
-    for picture, mine in zip(images, ours, strict=True):
+    for image, mine in zip(images, ours, strict=True):
         buffer = io.BytesIO()
-        Image.fromarray(picture.permute(1, 2, 0).numpy()).save(buffer, "JPEG", quality=quality, subsampling="4:2:0")
+        Image.fromarray(image.permute(1, 2, 0).numpy()).save(buffer, "JPEG", quality=quality, subsampling="4:2:0")
         real = torch.from_numpy(np.array(Image.open(buffer))).permute(2, 0, 1).float()
-        loss, apart = (real - picture).abs().mean(), (real - mine).abs().mean()
+        loss, apart = (real - image).abs().mean(), (real - mine).abs().mean()
         assert apart < 0.5 * loss, (loss, apart)
 
 

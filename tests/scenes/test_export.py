@@ -1,4 +1,4 @@
-"""The two rows of a scene: what each says, and which picture it names."""
+"""The two rows of a scene: what each says, and which image it names."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from spotchange.pairs import CHANGE_TYPES, parse_row
 from spotchange.scene import AFTER, BEFORE, MAX_OBJECTS, SAME, SHAPE, SceneBatch
 from spotchange.scenes.dataset import generate_split
 from spotchange.scenes.export import mean_iou, object_boxes, scene_rows
-from spotchange.scenes.pictures import draw_pictures
 from spotchange.scenes.sampler import World
 from spotchange.scenes.stream import world_seed
+from spotchange.scenes.views import draw_views
 
 SIZE = {"width": 48, "height": 32}
 Drawn = tuple[SceneBatch, np.ndarray, np.ndarray]
@@ -29,13 +29,11 @@ Drawn = tuple[SceneBatch, np.ndarray, np.ndarray]
 def drawn() -> Drawn:
     seed = world_seed(4, "train")
     batch = World(SceneSettings(), seed=seed).scenes(np.arange(4))
-    images, ids = draw_pictures(batch, SceneSettings().look, seed=seed, **SIZE, quality="fast", device="cpu")
+    images, ids = draw_views(batch, SceneSettings().look, seed=seed, **SIZE, quality="fast", device="cpu")
     return batch, images.numpy(), ids.numpy()
 
 
-def test_each_row_names_the_picture_it_is_about(
-    drawn: tuple[SceneBatch, np.ndarray, np.ndarray], tmp_path: Path
-) -> None:
+def test_each_row_names_the_image_it_is_about(drawn: tuple[SceneBatch, np.ndarray, np.ndarray], tmp_path: Path) -> None:
     """A distractor shows the unchanged scene from another camera, never the changed one."""
     _, images, _ = drawn
     plan = DatasetPlan.from_mapping({"seed": 4, **SIZE, "quality": "fast"}, source="test")
@@ -43,8 +41,8 @@ def test_each_row_names_the_picture_it_is_about(
     rows = list(read_rows(tmp_path, "train"))
     for scene, (change, distractor) in enumerate(zip(rows[::2], rows[1::2], strict=True)):
         named = {BEFORE: change.before_path, AFTER: change.after_path, SAME: distractor.after_path}
-        for picture, path in named.items():
-            assert np.array_equal(np.asarray(read_image(path)).transpose(2, 0, 1), images[scene, picture]), path.name
+        for image, path in named.items():
+            assert np.array_equal(np.asarray(read_image(path)).transpose(2, 0, 1), images[scene, image]), path.name
         assert distractor.before_path == change.before_path
         assert not np.array_equal(images[scene, AFTER], images[scene, SAME])
 
@@ -77,6 +75,6 @@ def test_mean_overlap_counts_every_shape_that_stands_still_and_is_seen() -> None
     boxes[:, 1] = (20, 0, 10, 10)
     boxes[AFTER, 1, 0] += 5  # half of it shared: 50 of 150
     boxes[:, 2] = (40, 0, 10, 10)
-    boxes[BEFORE, 3] = (60, 0, 10, 10)  # hidden in the other picture
+    boxes[BEFORE, 3] = (60, 0, 10, 10)  # hidden in the other image
     scene: Any = SimpleNamespace(attributes=attributes, placement=placement)
     assert mean_iou(scene, 0, boxes, AFTER) == pytest.approx((1 + 1 / 3) / 2)

@@ -146,7 +146,7 @@ def test_going_on_after_any_cut_gives_the_same_bytes(made: Path, tmp_path: Path)
     assert sum(told) == written.pairs == 20
 
 
-def test_missing_and_empty_pictures_are_drawn_again(made: Path, tmp_path: Path) -> None:
+def test_missing_and_empty_images_are_drawn_again(made: Path, tmp_path: Path) -> None:
     generate_split(plan(masks=True), out=tmp_path, scenes=10)
     images = tmp_path / "train" / "images"
     (images / "000003_after.png").unlink()

@@ -1,4 +1,4 @@
-"""The renderer: what it draws, and that a picture hangs on its scene alone."""
+"""The renderer: what it draws, and that an image hangs on its scene alone."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def joined(*scenes: SceneBatch) -> SceneBatch:
     return SceneBatch(**{name: np.concatenate([getattr(s, name) for s in scenes]) for name in vars(scenes[0])})
 
 
-def draw(batch: SceneBatch, quality: str = "fast", pictures: tuple[int, ...] = (BEFORE,), **size: int) -> object:
-    return render(batch, quality=quality, pictures=pictures, **({"width": WIDTH, "height": HEIGHT} | size))
+def draw(batch: SceneBatch, quality: str = "fast", views: tuple[int, ...] = (BEFORE,), **size: int) -> object:
+    return render(batch, quality=quality, views=views, **({"width": WIDTH, "height": HEIGHT} | size))
 
 
 SPHERE = ("red", "sphere", "rubber", "large", 0.0, 0.0)
@@ -63,8 +63,8 @@ CYLINDER = ("green", "cylinder", "metal", "small", -1.5, -1.0)
 
 def test_same_scene_same_bytes_in_any_batch():
     one, other = scene(SPHERE, CUBE), scene(CYLINDER, SPHERE, scene_id=2**40 + 3)
-    together = draw(joined(one, other), pictures=(BEFORE, AFTER))
-    alone = draw(other, pictures=(BEFORE, AFTER))
+    together = draw(joined(one, other), views=(BEFORE, AFTER))
+    alone = draw(other, views=(BEFORE, AFTER))
     assert np.array_equal(together.images[1], alone.images[0])
     assert np.array_equal(together.ids[1], alone.ids[0])
     assert np.array_equal(draw(one).images[0], together.images[0, :1])
@@ -97,16 +97,16 @@ def test_ids_name_slots_and_nearer_objects_hide():
     in_front = ("red", "sphere", "rubber", "large", 0.0, 0.0)
     batch = scene(behind, in_front)
     batch = replace(batch, camera=np.broadcast_to(np.float32([7.48, -6.51, 1.0]), (1, 3, 3)).copy())
-    ids = render(batch, width=WIDTH, height=HEIGHT, pictures=(BEFORE,), quality="fast").ids[0, 0]
-    alone = render(scene(behind), width=WIDTH, height=HEIGHT, pictures=(BEFORE,), quality="fast").ids[0, 0]
+    ids = render(batch, width=WIDTH, height=HEIGHT, views=(BEFORE,), quality="fast").ids[0, 0]
+    alone = render(scene(behind), width=WIDTH, height=HEIGHT, views=(BEFORE,), quality="fast").ids[0, 0]
     assert (ids == 2).sum() > 100
     assert (ids == 1).sum() < (alone == 1).sum()
 
 
-def test_empty_slots_are_skipped_and_pictures_follow_their_version_and_camera():
+def test_empty_slots_are_skipped_and_images_follow_their_version_and_camera():
     batch = scene(SPHERE, CUBE)
     batch.attributes[0, 1, 0] = -1  # the sphere is dropped
-    ids = draw(batch, pictures=(BEFORE, AFTER, SAME)).ids[0]
+    ids = draw(batch, views=(BEFORE, AFTER, SAME)).ids[0]
     assert set(np.unique(ids[0])) == {0, 1, 2}
     assert set(np.unique(ids[1])) == {0, 2}
     assert set(np.unique(ids[2])) == {0, 1, 2}
@@ -133,9 +133,9 @@ def test_a_camera_close_to_an_object_still_counts_every_pixel():
     assert np.array_equal(visible_pixels(batch, width=WIDTH, height=HEIGHT), expected)
 
 
-def test_squashed_picture_shows_the_same_view():
-    wide = render(scene(SPHERE, CUBE), width=240, height=160, pictures=(BEFORE,), quality="fast").ids[0, 0]
-    squashed = render(scene(SPHERE, CUBE), width=160, height=160, pictures=(BEFORE,), quality="fast").ids[0, 0]
+def test_squashed_image_shows_the_same_view():
+    wide = render(scene(SPHERE, CUBE), width=240, height=160, views=(BEFORE,), quality="fast").ids[0, 0]
+    squashed = render(scene(SPHERE, CUBE), width=160, height=160, views=(BEFORE,), quality="fast").ids[0, 0]
     shares = [[(ids == k).mean() for k in (1, 2)] for ids in (wide, squashed)]
     assert shares[0] == pytest.approx(shares[1], rel=0.03)
 
@@ -202,7 +202,7 @@ def test_look_changes_what_it_names():
     assert abs(gain[1].mean()) < 0.5
 
 
-def test_no_scenes_give_no_pictures():
+def test_no_scenes_give_no_images():
     assert draw(scene(SPHERE)[:0]).images.shape == (0, 1, 3, HEIGHT, WIDTH)
 
 
@@ -229,7 +229,7 @@ np.savez(sys.argv[2], images=images, ids=ids, pixels=pixels)
 
 
 def draw_tiny(loops: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """A picture of 12 x 8 pixels by the loops of one device, on arrays of this machine."""
+    """An image of 12 x 8 pixels by the loops of one device, on arrays of this machine."""
     effort = renderer.Quality(
         samples=8,
         bounces=1,

@@ -61,7 +61,7 @@ def test_change_and_distractor_of_a_scene_stand_together(batch: PairBatch) -> No
     assert torch.bincount(batch.change_type[change], minlength=6).tolist() == [0, 4, 4, 4, 4, 4]
     assert not batch.change_mask[distractor].any()
     assert (batch.answer[distractor] == -1).all()
-    # All cameras differ, so no two pictures of a scene may be the same.
+    # All cameras differ, so no two images of a scene may be the same.
     assert (batch.before != batch.after).flatten(1).float().mean(1).min() > 0.2
 
 

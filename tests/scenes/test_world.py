@@ -145,7 +145,7 @@ def test_a_new_colour_is_any_of_the_other_seven(scenes: SceneBatch) -> None:
 
 def test_everything_needed_is_visible(accepted: SceneBatch) -> None:
     # Counted anew at four times the pixels: an object at the limit may differ by its outline, hence 5 %.
-    pixels = visible_pixels(accepted, width=480, height=320, pictures=(BEFORE, AFTER))
+    pixels = visible_pixels(accepted, width=480, height=320, views=(BEFORE, AFTER))
     assert pixels[:, 0][present(accepted)[:, 0]].min() >= 0.95 * 400
     rows = np.flatnonzero(accepted.target[:, 1] >= 0)
     assert pixels[rows, 1, accepted.target[rows, 1]].min() >= 0.95 * 400
@@ -196,10 +196,10 @@ def test_splits_have_the_official_size_and_mix_of_changes(shared: Path) -> None:
     folder = shared / "data" / "annotations" / "clevr_change"
     splits = json.loads((folder / "splits.json").read_text())
     assert {split: len(numbers) for split, numbers in splits.items()} == SPLIT_SCENES
-    pictures = json.loads((folder / "type_mapping.json").read_text())
+    views = json.loads((folder / "type_mapping.json").read_text())
     for split, numbers in splits.items():
         ours = np.bincount(placed(SceneSettings(), SPLIT_SCENES[split]).change, minlength=6)
-        for name, files in pictures.items():
+        for name, files in views.items():
             official = len(set(numbers) & {int(file.partition(".")[0]) for file in files})
             kind = CHANGE_TYPES.index({"material": "texture"}.get(name, name))
             assert abs(int(ours[kind]) - official) <= 5, (split, name)

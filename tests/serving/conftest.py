@@ -79,8 +79,8 @@ def captioner(model_folder: Path) -> Captioner:
     return load(model_folder, device="cpu")
 
 
-def picture(number: int, size: tuple[int, int] = (72, 48)) -> Image.Image:
-    """A picture of coarse colours that no other number gives."""
+def image(number: int, size: tuple[int, int] = (72, 48)) -> Image.Image:
+    """An image of coarse colours that no other number gives."""
     random = np.random.default_rng(number)
     coarse = random.integers(0, 256, (4, 6, 3), dtype=np.uint8)
     return Image.fromarray(coarse).resize(size, Image.Resampling.NEAREST)
@@ -98,8 +98,8 @@ def form(before: bytes, after: bytes) -> dict[str, tuple[str, bytes, str]]:
 
 @pytest.fixture(scope="session")
 def draw() -> Callable[..., bytes]:
-    """Encoded pictures by number."""
-    return lambda number, size=(72, 48), kind="PNG": packed(picture(number, size), kind)
+    """Encoded images by number."""
+    return lambda number, size=(72, 48), kind="PNG": packed(image(number, size), kind)
 
 
 @pytest.fixture(scope="session")

@@ -42,7 +42,7 @@ FIELDS = [
 ]
 LOCAL = {"base_url": "http://127.0.0.1:8000"}
 SMALL = ServerSettings(
-    page=False, max_picture_bytes=20_000, max_request_bytes=300_000, max_pixels=100_000, max_pairs=3, places=8
+    page=False, max_image_bytes=20_000, max_request_bytes=300_000, max_pixels=100_000, max_pairs=3, places=8
 )
 
 

@@ -23,7 +23,7 @@ REQUESTS, CLIENTS, PAIRS = 2_000, 32, 50
 def test_no_failed_and_no_mixed_up_answer_in_2000_requests(
     api_server: Any, captioner: Any, draw: Callable[..., bytes], pair_form: Callable[[bytes, bytes], Any]
 ) -> None:
-    # Pictures differ in size, so boxes differ too: an answer fits one pair only.
+    # Images differ in size, so boxes differ too: an answer fits one pair only.
     pairs = [(draw(1000 + n, size=(60 + n, 48)), draw(2000 + n, size=(60 + n, 40))) for n in range(PAIRS)]
     expected = [captioner.caption(*pair) for pair in pairs]
     told_apart = {(result.caption, result.regions) for result in expected}

@@ -275,14 +275,14 @@ def test_on_a_phone_nothing_sticks_out(visit: Any, draw: Draw, scheme: str) -> N
 
 
 def test_an_address_instead_of_a_file_is_not_fetched(page_server: Any) -> None:
-    """Somebody could ask the framework to download a picture: it must not call anybody."""
+    """Somebody could ask the framework to download an image: it must not call anybody."""
     config = httpx.get(f"{page_server.address}/config").json()
-    picture = next(part for part in config["components"] if part["props"].get("elem_id") == "picture-before")
+    image = next(part for part in config["components"] if part["props"].get("elem_id") == "picture-before")
     number, event = next(
         (number, each)
         for number, each in enumerate(config["dependencies"])
         if each["inputs"]
-        and each["inputs"][0] == picture["id"]
+        and each["inputs"][0] == image["id"]
         and len(each["inputs"]) == 2
         and len(each["outputs"]) == 1
     )

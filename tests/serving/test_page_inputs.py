@@ -13,17 +13,17 @@ import pytest
 
 from spotchange.serving.api.problems import Problem
 from spotchange.serving.page.files import check_source, confine
-from spotchange.serving.page.inputs import files_input, picture_input
+from spotchange.serving.page.inputs import files_input, image_input
 from spotchange.serving.page.pair_files import pairs_of_folders, pairs_of_zip
 from spotchange.serving.settings import ServerSettings
 
 Draw = Callable[..., bytes]
-SETTINGS = ServerSettings(max_picture_bytes=5_000, max_page_pairs=3)
+SETTINGS = ServerSettings(max_image_bytes=5_000, max_page_pairs=3)
 
 
-def test_a_picture_is_handed_over_undecoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_image_is_handed_over_undecoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GRADIO_TEMP_DIR", str(tmp_path))
-    component = picture_input("Before")
+    component = image_input("Before")
     file = tmp_path / "not-a-picture.png"
     file.write_bytes(b"text")
     assert component.preprocess(SimpleNamespace(path=str(file))) == file
@@ -35,7 +35,7 @@ def test_a_picture_is_handed_over_undecoded(tmp_path: Path, monkeypatch: pytest.
 )
 def test_files_from_elsewhere_are_refused(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GRADIO_TEMP_DIR", str(tmp_path / "uploads"))
-    components = [picture_input("Before"), files_input("Zip", name="zip"), gr.Number(), gr.DownloadButton()]
+    components = [image_input("Before"), files_input("Zip", name="zip"), gr.Number(), gr.DownloadButton()]
     blocks = SimpleNamespace(blocks=dict(enumerate(components)), has_launched=False)
     confine(blocks, examples=tmp_path)  # type: ignore[arg-type]
     assert blocks.has_launched

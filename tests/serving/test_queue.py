@@ -39,8 +39,8 @@ class Recorder:
 
 
 def pair(width: int) -> ImagePair:
-    picture = Image.new("RGB", (width, 1))
-    return ImagePair.of(picture, picture)
+    image = Image.new("RGB", (width, 1))
+    return ImagePair.of(image, image)
 
 
 @pytest.fixture
@@ -72,8 +72,8 @@ def test_what_waits_is_answered_together_and_in_order(recorder: Recorder, batche
 
 
 def large_pair(width: int) -> ImagePair:
-    picture = Image.new("RGB", (width, 1 + LARGE_PAIR // width // 2))
-    return ImagePair.of(picture, picture)
+    image = Image.new("RGB", (width, 1 + LARGE_PAIR // width // 2))
+    return ImagePair.of(image, image)
 
 
 def test_small_pairs_go_first_and_large_ones_alone(

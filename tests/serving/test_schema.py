@@ -50,7 +50,7 @@ def test_the_description_holds(
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
     )
     def hold(case: Any) -> None:
-        # A picture cannot be described by a schema: bytes that fit it may still be refused, in the ways described.
+        # An image cannot be described by a schema: bytes that fit it may still be refused, in the ways described.
         case.call_and_validate(excluded_checks=[CHECKS.get_one("positive_data_acceptance")], timeout=120)
 
     hold()

@@ -157,7 +157,7 @@ def test_a_closing_server_is_not_ready(held: tuple[Service, Held], draw: Draw, p
     asyncio.run(scenario())
 
 
-def test_large_pictures_wait_for_memory(captioner: Captioner, draw: Draw, pair_form: Form) -> None:
+def test_large_images_wait_for_memory(captioner: Captioner, draw: Draw, pair_form: Form) -> None:
     pixels = 2 * 72 * 48
     service = Service(captioner.answerer, ServerSettings(page=False, max_pixels=72 * 48, max_decoded_pixels=pixels))
     gate = Held(captioner)

@@ -19,11 +19,11 @@ from spotchange.errors import InputError
 from spotchange.serving.api.bodies import MOST_PARTS, _validated
 from spotchange.serving.api.problems import Problem
 from spotchange.serving.api.schemas import PairIn
-from spotchange.serving.api.uploads import Decoder, check_picture, decode_base64, is_polyglot, read_checked_pair
+from spotchange.serving.api.uploads import Decoder, check_image, decode_base64, is_polyglot, read_checked_pair
 from spotchange.serving.page.answers import PageAnswers
 from spotchange.serving.settings import ServerSettings, read_api_key
 
-SETTINGS = ServerSettings(max_picture_bytes=200_000, max_pixels=1_000_000, max_decoded_pixels=2_000_000)
+SETTINGS = ServerSettings(max_image_bytes=200_000, max_pixels=1_000_000, max_decoded_pixels=2_000_000)
 Draw = Callable[..., bytes]
 
 
@@ -39,7 +39,7 @@ def bomb(width: int, height: int) -> bytes:
 
 def refused(content: bytes) -> Problem:
     with pytest.raises(Problem) as caught:
-        check_picture(content, "after", SETTINGS)
+        check_image(content, "after", SETTINGS)
     assert caught.value.detail.startswith("after: ")
     return caught.value
 
@@ -47,7 +47,7 @@ def refused(content: bytes) -> Problem:
 @pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP", "BMP", "TIFF", "GIF"])
 def test_every_format_passes(draw: Draw, kind: str) -> None:
     content = draw(1, kind=kind)
-    assert check_picture(content, "before", SETTINGS) == 72 * 48
+    assert check_image(content, "before", SETTINGS) == 72 * 48
     assert not is_polyglot(content)
     pair = read_checked_pair(content, draw(2, kind=kind), SETTINGS)
     assert pair.before.size == pair.after.size == (72, 48)
@@ -66,7 +66,7 @@ def test_bombs_are_refused_by_their_header(size: tuple[int, int], monkeypatch: p
 
 def test_strips_are_refused_by_their_header() -> None:
     assert refused(bomb(1, 1_000_000)).status == 413
-    assert check_picture(bomb(1280, 30_000), "after", ServerSettings()) == 1280 * 30_000
+    assert check_image(bomb(1280, 30_000), "after", ServerSettings()) == 1280 * 30_000
 
 
 def test_large_pairs_leave_room_for_small_ones() -> None:
@@ -111,18 +111,18 @@ def test_too_many_bytes() -> None:
         bytes(64),
     ],
 )
-def test_what_is_no_picture(content: bytes) -> None:
+def test_what_is_no_image(content: bytes) -> None:
     assert refused(content).status == 415
 
 
 @pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP", "GIF"])
 @pytest.mark.parametrize("share", [0.2, 0.6])
-def test_truncated_pictures(draw: Draw, kind: str, share: float) -> None:
+def test_truncated_images(draw: Draw, kind: str, share: float) -> None:
     whole = draw(1, size=(300, 200), kind=kind)
     cut = whole[: int(len(whole) * share)]
 
     def read() -> None:
-        check_picture(cut, "before", SETTINGS)
+        check_image(cut, "before", SETTINGS)
         read_checked_pair(cut, whole, SETTINGS)
 
     with pytest.raises(Problem) as caught:
@@ -141,21 +141,21 @@ def archive() -> bytes:
 @pytest.mark.parametrize(
     "tail", [archive(), b"<script>alert(1)</script>", b"<?php echo 1;", b"Rar!\x1a\x07\x00", b"%PDF-1.4"]
 )
-def test_pictures_that_are_something_else_too(draw: Draw, kind: str, tail: bytes) -> None:
+def test_images_that_are_something_else_too(draw: Draw, kind: str, tail: bytes) -> None:
     problem = refused(draw(1, kind=kind) + tail)
     assert (problem.status, problem.name) == (422, "polyglot")
 
 
-def test_a_document_in_a_pictures_head(draw: Draw) -> None:
+def test_a_document_in_a_images_head(draw: Draw) -> None:
     whole = draw(1)
     commented = whole[:33] + chunk(b"tEXt", b"Comment\0%PDF-1.5 obj") + whole[33:]
     assert Image.open(io.BytesIO(commented)).size == (72, 48)
     assert refused(commented).name == "polyglot"
 
 
-def test_a_second_picture_behind_a_photo_is_fine(draw: Draw) -> None:
+def test_a_second_image_behind_a_photo_is_fine(draw: Draw) -> None:
     # Phones append a depth map or a second exposure to JPEG files.
-    assert check_picture(draw(1, kind="JPEG") + draw(2, kind="JPEG"), "before", SETTINGS) == 72 * 48
+    assert check_image(draw(1, kind="JPEG") + draw(2, kind="JPEG"), "before", SETTINGS) == 72 * 48
 
 
 @pytest.mark.parametrize("text", ["not base64!", "QUJD\n", "QUJ", "ÄÖ"])
@@ -202,7 +202,7 @@ def test_a_body_of_countless_parts_is_not_parsed(monkeypatch: pytest.MonkeyPatch
 
 
 def test_pixels_of_pages_are_bounded_together(draw: Draw, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Visitors wait for each other's large pictures, and are turned away where that takes too long."""
+    """Visitors wait for each other's large images, and are turned away where that takes too long."""
     settings = ServerSettings(max_pixels=72 * 48, max_decoded_pixels=4 * 72 * 48)
     held: list[int] = []
 

@@ -22,8 +22,8 @@ def test_parts(count: int, parts: int, sizes: list[int]) -> None:
 def test_answers_keep_their_order_and_their_pair(captioner: Any, draw: Any) -> None:
     import io
 
-    pictures = [tuple(Image.open(io.BytesIO(draw(n + k))).convert("RGB") for k in (0, 1)) for n in range(7)]
-    pairs = [ImagePair.of(*each) for each in pictures]
+    images = [tuple(Image.open(io.BytesIO(draw(n + k))).convert("RGB") for k in (0, 1)) for n in range(7)]
+    pairs = [ImagePair.of(*each) for each in images]
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     workers = Workers(captioner.answerer)
@@ -34,7 +34,7 @@ def test_answers_keep_their_order_and_their_pair(captioner: Any, draw: Any) -> N
     finally:
         workers.close()
         torch.set_num_threads(before)
-    expected = [captioner.answer(*pair).result for pair in pictures]
+    expected = [captioner.answer(*pair).result for pair in images]
     assert [answer.result.caption for answer in answers] == [result.caption for result in expected]
     assert alone[0].result.caption == expected[0].caption
 
@@ -50,7 +50,7 @@ def test_an_error_in_a_part_is_the_batchs_error() -> None:
             raise ValueError("broken")
 
     workers = Workers(Broken())  # type: ignore[arg-type]
-    picture = Image.new("RGB", (4, 4))
+    image = Image.new("RGB", (4, 4))
     with pytest.raises(ValueError, match="broken"):
-        workers.answer([ImagePair.of(picture, picture)] * 3, CaptionOptions())
+        workers.answer([ImagePair.of(image, image)] * 3, CaptionOptions())
     workers.close()

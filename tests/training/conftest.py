@@ -22,7 +22,7 @@ GRID = (2, 3)
 
 
 def random_batch(pairs: int, seed: int) -> PairBatch:
-    """Random pictures and truth of the right shapes: change rows at even, distractor rows at odd places."""
+    """Random images and truth of the right shapes: change rows at even, distractor rows at odd places."""
     draw = torch.Generator().manual_seed(seed)
 
     def integers(low: int, high: int, *shape: int) -> torch.Tensor:

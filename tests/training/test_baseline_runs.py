@@ -80,7 +80,7 @@ def make_features(folder: Path, wanted: Recipe) -> None:
         for scene in range(6)
         for kind in (0, 1)
     ]
-    features = np.random.default_rng(1).random((18, *facts.picture_shape)).astype(np.float16)
+    features = np.random.default_rng(1).random((18, *facts.image_shape)).astype(np.float16)
     write_features(folder / "features", facts, [(features, rows)])
 
 

@@ -1,4 +1,4 @@
-"""BLIP2IDC's recipe on a tiny BLIP-2 built here: both pictures in one, LoRA where its authors have it."""
+"""BLIP2IDC's recipe on a tiny BLIP-2 built here: both images in one, LoRA where its authors have it."""
 
 from __future__ import annotations
 

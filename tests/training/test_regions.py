@@ -86,11 +86,11 @@ def test_a_frozen_resnet_is_compiled_by_stages() -> None:
         source="test",
     )
     objective = PclPretrainObjective(build_model(settings), PclPretrainSettings(kind="pcl-pretrain"), **HALF).train()
-    pictures = torch.randint(256, (4, 3, 64, 96), dtype=torch.uint8)
-    expected = objective.see(pictures, pictures, shares_before=True)
+    images = torch.randint(256, (4, 3, 64, 96), dtype=torch.uint8)
+    expected = objective.see(images, images, shares_before=True)
     counter = CompileCounter()
     compile_regions(objective, backend=counter)  # type: ignore[arg-type]
-    torch.testing.assert_close(objective.see(pictures, pictures, shares_before=True), expected)
+    torch.testing.assert_close(objective.see(images, images, shares_before=True), expected)
     assert counter.frame_count == 6  # normalisation, the first convolution, four stages
 
 

@@ -40,7 +40,7 @@ def saved(tiny_model, tiny_settings: ModelSettings, tmp_path: Path) -> Path:
 
 
 def write_pairs(folder: Path, split: str, pairs: int) -> None:
-    """Random pictures, with captions that use words no scene has."""
+    """Random images, with captions that use words no scene has."""
     draw = np.random.default_rng(len(split))
     (folder / split).mkdir(parents=True)
     rows = []

@@ -83,7 +83,7 @@ def recipes(folder: Path) -> dict[str, dict[str, Any]]:
     llava = {"base": str(tiny_llava(folder / "llava")), "prompt": "plain", "image_size": [24, 32], "lora": lora}
     return {
         "dense": stage(TINY, STREAM, {"kind": "dense"}),
-        "picture-text": stage(SCENE_CLIP, STREAM, {"kind": "picture-text"}, max_words=64),
+        "image-text": stage(SCENE_CLIP, STREAM, {"kind": "image-text"}, max_words=64),
         "adapt": stage(TINY, STREAM, {"kind": "adapt"}),
         "caption": stage(TINY | {"text": {**TINY["text"], "encoder": False}}, STREAM, {"kind": "caption"}),
         "pcl-pretrain": stage(IDC_PCL, STREAM, PCL_TASKS),

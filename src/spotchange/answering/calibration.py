@@ -32,7 +32,7 @@ class Calibration(Settings):
     threshold: float = Field(default=0.5, gt=0, lt=1)
     """A change score from here on is called a change."""
     least_familiarity: float = Field(default=0.0, ge=0, le=1)
-    """Pictures less familiar than this are answered from their pixels alone."""
+    """Images less familiar than this are answered from their pixels alone."""
     word_penalties: dict[str, float] = Field(default_factory=dict)
     """Taken off a word's score while captions are searched: words that validation showed to be wrong too often."""
     noun_temperature: float = Field(default=1.0, gt=0)

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Literal, Unpack, overload
 
 from spotchange.answering.interface import DEFAULTS, Answer, Answerer, CaptionOptions, OptionFields, Usage
-from spotchange.answering.notebook import card_html, remember_pictures, with_progress
+from spotchange.answering.notebook import card_html, remember_images, with_progress
 from spotchange.answering.pair import ImagePair
 from spotchange.errors import SpotchangeError
 from spotchange.image_sources import ImageSource
@@ -60,7 +60,7 @@ class Captioner:
         Any field of `CaptionOptions` may be given as a keyword: `caption(a, b, threshold=0.8, ignore=[(0, 0, 9, 9)])`.
         """
         answer = self.answer(before, after, options=replace(options, **fields))
-        return remember_pictures(answer.result, answer.pair)
+        return remember_images(answer.result, answer.pair)
 
     def answer(self, before: ImageSource, after: ImageSource, *, options: CaptionOptions = DEFAULTS) -> Answer:
         """The result with its heat map."""

@@ -1,4 +1,4 @@
-"""Everyday pictures: a verdict and its place from both pictures, then a second look that names the thing, or hedges."""
+"""Everyday images: a verdict and its place from both images, then a second look that names the thing, or hedges."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ _HOT = 0.5
 
 @dataclass(frozen=True, kw_only=True)
 class SeenThing:
-    """What the second look made of one picture's window: probabilities of nouns and of colours."""
+    """What the second look made of one image's window: probabilities of nouns and of colours."""
 
     nouns: Floats
     colours: Floats
 
 
 class EverydayAnswerer:
-    """A model of everyday pictures with its calibration."""
+    """A model of everyday images with its calibration."""
 
     def __init__(self, runtime: TorchRuntime, *, calibration: Calibration) -> None:
         self.runtime, self.calibration = runtime, calibration
@@ -115,7 +115,7 @@ class EverydayAnswerer:
         return frames
 
     def _look_again(self, pairs: Sequence[ImagePair], kinds: list[str], heat: list[Heat]) -> list[dict[int, SeenThing]]:
-        """For every pair what is seen in the windows of its pictures, by side; nothing where nothing has a place."""
+        """For every pair what is seen in the windows of its images, by side; nothing where nothing has a place."""
         wanted: list[tuple[int, int]] = []
         windows: list[Image.Image] = []
         for place, (pair, kind) in enumerate(zip(pairs, kinds, strict=True)):
@@ -133,7 +133,7 @@ class EverydayAnswerer:
         return found
 
     def name_windows(self, windows: Sequence[Image.Image]) -> tuple[Floats, Floats]:
-        """Calibrated probabilities of nouns and colours for pictures of single things."""
+        """Calibrated probabilities of nouns and colours for images of single things."""
         import torch
 
         loaded = self.runtime.loaded
@@ -173,7 +173,7 @@ class EverydayAnswerer:
         return Answer(result=result, heat=heat, pair=pair)
 
     def _names(self, kind: str, things: dict[int, SeenThing]) -> tuple[Name | None, Name | None]:
-        """The thing that changed, and what took its place; what is seen in both pictures counts together."""
+        """The thing that changed, and what took its place; what is seen in both images counts together."""
         if not things:
             return None, None
 
@@ -189,23 +189,23 @@ class EverydayAnswerer:
         return named(list(things.values())), None
 
 
-def cut_window(picture: Image.Image, window: tuple[float, float, float, float]) -> Image.Image:
-    """The window of a picture, at the second look's size; beyond the edge the picture goes on as in a mirror."""
+def cut_window(image: Image.Image, window: tuple[float, float, float, float]) -> Image.Image:
+    """The window of an image, at the second look's size; beyond the edge the image goes on as in a mirror."""
     x, y, width, height = window
-    across, down = picture.size
+    across, down = image.size
     box = ((x - width / 2) * across, (y - height / 2) * down, (x + width / 2) * across, (y + height / 2) * down)
     pad = [max(0, -int(np.floor(box[0]))), max(0, -int(np.floor(box[1])))]
     pad += [max(0, int(np.ceil(box[2])) - across), max(0, int(np.ceil(box[3])) - down)]
     if any(pad):
-        array: npt.NDArray[np.uint8] = np.asarray(picture)
+        array: npt.NDArray[np.uint8] = np.asarray(image)
         array = np.pad(array, ((pad[1], pad[3]), (pad[0], pad[2]), (0, 0)), mode="symmetric")
-        picture = Image.fromarray(array)
+        image = Image.fromarray(array)
         box = (box[0] + pad[0], box[1] + pad[1], box[2] + pad[0], box[3] + pad[1])
-    return picture.resize((WINDOW, WINDOW), Image.Resampling.BICUBIC, box=box, reducing_gap=3.0)
+    return image.resize((WINDOW, WINDOW), Image.Resampling.BICUBIC, box=box, reducing_gap=3.0)
 
 
 def regions_of(heat: Heat, pair: ImagePair) -> tuple[Region, ...]:
-    """Boxes round the hot cells of both pictures; a change with no hot cell is marked at its peak."""
+    """Boxes round the hot cells of both images; a change with no hot cell is marked at its peak."""
     level = min(_HOT, float(heat.max()))
     before = boxes_of(heat[0], heat[0] >= level, image="before", size=pair.before.size)
     after = boxes_of(heat[1], heat[1] >= level, image="after", size=pair.after.size)

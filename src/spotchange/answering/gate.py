@@ -1,7 +1,7 @@
 """The gate: which of the shipped answerers knows a pair. Table-top scenes, everyday photos, or pixels alone.
 
 The decision costs a thumbnail; only what is chosen gets loaded. What looks like a scene from afar and is unfamiliar to
-the scene model is answered like every other picture.
+the scene model is answered like every other image.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ _DIRECTIONS = (
 )
 OBVIOUS = 0.13  # of the range from black to white; no control pair came near (docs/experiments)
 _SIDE = 72
-_REACH = 3  # pixels of the small picture that a camera may have moved
-_PATCH = 7  # pixels of the small picture that are averaged
+_REACH = 3  # pixels of the small image that a camera may have moved
+_PATCH = 7  # pixels of the small image that are averaged
 MISSED = "the model saw no change here, the pixels did: look at the marked places"
 
 Floats = npt.NDArray[np.float32]
@@ -59,15 +59,15 @@ class SceneLikeness:
     mean: npt.NDArray[np.float32]
     scale: npt.NDArray[np.float32]
 
-    def probability(self, picture: Image.Image) -> float:
+    def probability(self, image: Image.Image) -> float:
         """From 0 to 1."""
-        value = float(((features(picture) - self.mean) / self.scale) @ self.weights + self.bias)
+        value = float(((features(image) - self.mean) / self.scale) @ self.weights + self.bias)
         return float(1 / (1 + np.exp(-np.clip(value, -30, 30))))
 
 
-def features(picture: Image.Image) -> npt.NDArray[np.float32]:
+def features(image: Image.Image) -> npt.NDArray[np.float32]:
     """A thumbnail's brightness and colourfulness, cell by cell, and how much neighbours differ."""
-    small = np.asarray(picture.resize(_THUMBNAIL, Image.Resampling.BOX, reducing_gap=2.0), np.float32) / 255
+    small = np.asarray(image.resize(_THUMBNAIL, Image.Resampling.BOX, reducing_gap=2.0), np.float32) / 255
     colourful = small.max(axis=2) - small.min(axis=2)
     bright = small.mean(axis=2)
     warm = small[..., 0] - small[..., 2]
@@ -96,13 +96,13 @@ def plausible_scene(pair: ImagePair) -> bool:
     return not all(drawn_ground(image.pil) for image in images)
 
 
-def drawn_ground(picture: Image.Image) -> bool:
-    """Whether most of a picture is one colour or a straight ramp of two, blurred and compressed or not.
+def drawn_ground(image: Image.Image) -> bool:
+    """Whether most of an image is one colour or a straight ramp of two, blurred and compressed or not.
 
     Light falls off in every direction and things cast shadows, so that a rendered or photographed ground has no
     direction along which it stays the same; cells average the noise of an encoder away.
     """
-    small = np.asarray(picture.resize(_GROUND, Image.Resampling.BOX, reducing_gap=2.0), np.float32).mean(axis=2)
+    small = np.asarray(image.resize(_GROUND, Image.Resampling.BOX, reducing_gap=2.0), np.float32).mean(axis=2)
     height, width = small.shape
     for right, down, limit in _DIRECTIONS:
         one = small[max(0, down) : height + min(0, down), right:]
@@ -235,9 +235,9 @@ def _with_missed(answer: Answer, options: CaptionOptions) -> Answer:
 
 
 def difference_map(pair: ImagePair) -> Floats:
-    """(side, side): how much of each place has no match near it in the other picture, from 0 to 1.
+    """(side, side): how much of each place has no match near it in the other image, from 0 to 1.
 
-    Both pictures are made small and equally bright; what is left, averaged over a patch, is large only where something
+    Both images are made small and equally bright; what is left, averaged over a patch, is large only where something
     else is seen: a difference that no camera, lamp or encoder explains, for photos that a model calls unchanged.
     """
     before, after = (_small(image.pil) for image in (pair.before, pair.after))
@@ -246,20 +246,20 @@ def difference_map(pair: ImagePair) -> Floats:
     return _averaged(np.maximum(one_way, other_way))
 
 
-def _small(picture: Image.Image) -> Floats:
-    small = np.asarray(picture.resize((_SIDE, _SIDE), Image.Resampling.BOX, reducing_gap=2.0), np.float32)
+def _small(image: Image.Image) -> Floats:
+    small = np.asarray(image.resize((_SIDE, _SIDE), Image.Resampling.BOX, reducing_gap=2.0), np.float32)
     return small / np.float32(255)
 
 
-def _equally_bright(picture: Floats, like: Floats) -> Floats:
+def _equally_bright(image: Floats, like: Floats) -> Floats:
     """Gain and offset of each channel, by the middle and the spread, which a change of one thing hardly moves."""
     for channel in range(3):
-        low, middle, high = np.quantile(picture[..., channel], (0.1, 0.5, 0.9))
+        low, middle, high = np.quantile(image[..., channel], (0.1, 0.5, 0.9))
         to_low, to_middle, to_high = np.quantile(like[..., channel], (0.1, 0.5, 0.9))
         gain = np.clip((to_high - to_low) / max(high - low, 1e-3), 0.5, 2.0)
-        picture = picture.copy()
-        picture[..., channel] = (picture[..., channel] - middle) * gain + to_middle
-    return picture
+        image = image.copy()
+        image[..., channel] = (image[..., channel] - middle) * gain + to_middle
+    return image
 
 
 def _unmatched(one: Floats, other: Floats) -> Floats:

@@ -68,15 +68,15 @@ class Answer:
 
     def _repr_html_(self) -> str:
         """What a notebook shows: both images with heat and boxes, and the sentence."""
-        from spotchange.answering.notebook import picture_html
+        from spotchange.answering.notebook import image_html
 
         result = replace(self.result)
         sides = zip(("before", "after"), (self.before, self.after), self.heat, strict=True)
         figures = [
-            picture_html(side, image, [each for each in result.regions if each.image == side], heat)
+            image_html(side, image, [each for each in result.regions if each.image == side], heat)
             for side, image, heat in sides
         ]
-        result.show_pictures_with(lambda: "".join(figures))
+        result.show_images_with(lambda: "".join(figures))
         return result._repr_html_()
 
     def figure(self) -> Image.Image:

@@ -170,7 +170,7 @@ class ModelAnswerer:
 
 
 def _unfamiliar(pair: ImagePair, options: CaptionOptions, familiarity: float) -> Answer:
-    """What the pixels tell of pictures that the model does not know."""
+    """What the pixels tell of images that the model does not know."""
     answer = answer_from_pixels(pair, options)
     result = replace(answer.result, familiarity=round(familiarity, 4), warnings=(UNFAMILIAR,))
     return replace(answer, result=result)

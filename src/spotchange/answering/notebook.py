@@ -1,4 +1,4 @@
-"""What notebooks show: both pictures with boxes drawn in, the sentence, the model; progress over many pairs."""
+"""What notebooks show: both images with boxes drawn in, the sentence, the model; progress over many pairs."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from PIL import Image
 
 from spotchange.answering.interface import AnswererCard
 from spotchange.answering.pair import ImagePair, LazyImage
-from spotchange.drawing import marked_picture
+from spotchange.drawing import marked_image
 from spotchange.errors import SpotchangeError
 from spotchange.images import encode_image
 from spotchange.results import CaptionResult, Region
 
-SIDE = 360  # pixels of a picture's longer side, at most
+SIDE = 360  # pixels of an image's longer side, at most
 Item = TypeVar("Item")
 Heat = npt.NDArray[np.float32]
 
 
-def remember_pictures(result: CaptionResult, pair: ImagePair) -> CaptionResult:
-    """The result, able to show its pictures: it keeps what was given (paths, or the objects), nothing decoded."""
+def remember_images(result: CaptionResult, pair: ImagePair) -> CaptionResult:
+    """The result, able to show its images: it keeps what was given (paths, or the objects), nothing decoded."""
     sides = {"before": _Kept(pair.before), "after": _Kept(pair.after)}
 
     def shown() -> str:
@@ -37,14 +37,14 @@ def remember_pictures(result: CaptionResult, pair: ImagePair) -> CaptionResult:
             for side, kept in sides.items()
         )
 
-    result.show_pictures_with(shown)
+    result.show_images_with(shown)
     return result
 
 
-def picture_html(side: str, picture: Image.Image, regions: Sequence[Region], heat: Heat | None = None) -> str:
-    """One picture with what changed marked."""
-    height = max(1, round(picture.height * min(1.0, SIDE / max(picture.size))))
-    drawn = marked_picture(picture, np.zeros((1, 1)) if heat is None else heat, regions, height=height)
+def image_html(side: str, image: Image.Image, regions: Sequence[Region], heat: Heat | None = None) -> str:
+    """One image with what changed marked."""
+    height = max(1, round(image.height * min(1.0, SIDE / max(image.size))))
+    drawn = marked_image(image, np.zeros((1, 1)) if heat is None else heat, regions, height=height)
     content = base64.b64encode(encode_image(drawn, "png")).decode("ascii")
     count = f"{len(regions)} marked" if regions else "nothing marked"
     return (
@@ -98,7 +98,7 @@ class _Kept:
         if self._state() != self._mark:
             return f"<p>The picture {side} has changed on disk since; it is not shown.</p>"
         try:
-            return picture_html(side, LazyImage(self._source).pil, regions)
+            return image_html(side, LazyImage(self._source).pil, regions)
         except SpotchangeError as error:
             return f"<p>{escape(side)}: {escape(error.message)}</p>"
 

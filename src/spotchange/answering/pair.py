@@ -26,7 +26,7 @@ class LazyImage:
 
     @cached_property
     def source(self) -> PlainSource:
-        """What was given, as a path, bytes, a Pillow picture or an array; file objects and addresses are read once."""
+        """What was given, as a path, bytes, a Pillow image or an array; file objects and addresses are read once."""
         source = plain_source(self._given)
         if is_address(source):
             with suppress(OSError):  # reading the image says what is wrong

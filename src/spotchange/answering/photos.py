@@ -1,7 +1,7 @@
 """Everyday photos without a trained pair model: the aligned comparison decides, pretrained recognisers name.
 
 Whether, where and how much changed comes from the pixels once camera and light are taken out. What it is that changed
-comes from a detector and a classifier that look at the changed places in both pictures, said as specifically as the
+comes from a detector and a classifier that look at the changed places in both images, said as specifically as the
 evidence allows.
 """
 
@@ -38,8 +38,8 @@ NAME = "everyday"
 class PhotoAnswerer:
     """Answers pairs of photos. The recognisers are loaded when the first changed pair comes."""
 
-    def __init__(self, eyes: Recognisers) -> None:
-        self._eyes = eyes
+    def __init__(self, recognisers: Recognisers) -> None:
+        self._recognisers = recognisers
 
     @property
     def card(self) -> AnswererCard:
@@ -76,7 +76,7 @@ class PhotoAnswerer:
             kind = changes[0].kind if changes else None
             result = _result(caption, kind, _regions(changes, verdict, pair.before.size))
         elif equal_pixels(pair) >= SAME_SHOT:
-            # No camera lies between pictures that agree to the last bit: what differs, however little, was done.
+            # No camera lies between images that agree to the last bit: what differs, however little, was done.
             return answer_from_pixels(pair, options, ComparisonOptions(preset="exact"))
         else:
             # How it was photographed is no change of what is seen, but worth a word.
@@ -96,7 +96,7 @@ class PhotoAnswerer:
 
     def _changes(self, pair: ImagePair, verdict: PhotoVerdict, signs: Signs) -> list[SeenChange]:
         after = Image.fromarray(verdict.after)
-        return Account(pair.before.pil, after, verdict.mask, verdict.findings, self._eyes, signs).changes()
+        return Account(pair.before.pil, after, verdict.mask, verdict.findings, self._recognisers, signs).changes()
 
 
 def _result(caption: str, kind: str | None, regions: tuple[Region, ...]) -> CaptionResult:
@@ -113,7 +113,7 @@ def _result(caption: str, kind: str | None, regions: tuple[Region, ...]) -> Capt
 
 
 def heat_of(verdict: PhotoVerdict) -> Heat:
-    """Both pictures' heat (2, rows, columns): highest in the middle of the largest changed place."""
+    """Both images' heat (2, rows, columns): highest in the middle of the largest changed place."""
     height, width = verdict.mask.shape
     scale = HEAT_CELLS / max(height, width)
     size = (max(1, round(width * scale)), max(1, round(height * scale)))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 HEAT_CELLS = 64  # along the longer side
 FLAT_SHARE = 0.35  # of neighbouring pixels that are exactly equal: screenshots have more, photographs less
-SAME_SHOT = 0.9  # of the pixels exactly the same in both pictures: no camera lies between them
+SAME_SHOT = 0.9  # of the pixels exactly the same in both images: no camera lies between them
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""From a map of change to boxes around it, and to the names of places in a picture."""
+"""From a map of change to boxes around it, and to the names of places in an image."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def boxes_of(
     image: Literal["before", "after"],
     size: tuple[int, int],
 ) -> list[Region]:
-    """Boxes in pixels of a picture of `size` (width, height), strongest first; a score is the group's peak heat."""
+    """Boxes in pixels of an image of `size` (width, height), strongest first; a score is the group's peak heat."""
     rows, columns = heat.shape
     width, height = size
     regions = []
@@ -60,7 +60,7 @@ def boxes_of(
 
 
 def place_of(box: Box, size: tuple[int, int]) -> str:
-    """Where in the picture a box's centre lies: "top left", "centre", "right" ..."""
+    """Where in the image a box's centre lies: "top left", "centre", "right" ..."""
     x, y, width, height = box
     column = min(2, int(3 * (x + width / 2) / size[0]))
     row = min(2, int(3 * (y + height / 2) / size[1]))

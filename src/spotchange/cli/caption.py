@@ -1,4 +1,4 @@
-"""`spotchange caption`: two pictures in, a sentence out; or many pairs at once."""
+"""`spotchange caption`: two images in, a sentence out; or many pairs at once."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ MANIFEST = "Caption every line of this file: JSON with id, before_file_name and 
 
 def caption(
     before: Annotated[
-        Path | None, typer.Argument(parser=as_place, help="The picture before, or a folder of them.")
+        Path | None, typer.Argument(parser=as_place, help="The image before, or a folder of them.")
     ] = None,
     after: Annotated[
-        Path | None, typer.Argument(parser=as_place, help="The picture after, or a folder with the same names.")
+        Path | None, typer.Argument(parser=as_place, help="The image after, or a folder with the same names.")
     ] = None,
     model: Annotated[str, typer.Option(help=MODEL_HELP)] = "bundled",
     hints: Hints = False,
@@ -48,7 +48,7 @@ def caption(
     max_new_tokens: MaxNewTokens = None,
     model_option: ModelOptions = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole result as JSON.")] = False,
-    heatmap: Annotated[Path | None, typer.Option(help="Write both pictures, with what changed marked, here.")] = None,
+    heatmap: Annotated[Path | None, typer.Option(help="Write both images, with what changed marked, here.")] = None,
     pairs: Annotated[Path | None, typer.Option(parser=as_place, metavar="FILE", help=MANIFEST)] = None,
     out: Annotated[
         Path | None,
@@ -70,7 +70,7 @@ def caption(
     workers: Annotated[int | None, typer.Option(min=1, help="With --engine ray: how many; default: all cores.")] = None,
     gpus_per_worker: GpusPerWorker = 0.0,
 ) -> None:
-    """Say what changed between two pictures."""
+    """Say what changed between two images."""
     many = _asks_many(before, after, pairs, heatmap=heatmap, out=out)
     cluster = cluster_of(engine, address, workers, gpus_per_worker)
     if cluster is not None and not many:
@@ -126,9 +126,9 @@ def _asks_many(
     """Whether many pairs are meant; refuses what does not go together."""
     many = pairs is not None or (before is not None and before.is_dir()) or (after is not None and after.is_dir())
     if pairs is not None and (before is not None or after is not None):
-        raise InputError("give two pictures or --pairs, not both")
+        raise InputError("give two images or --pairs, not both")
     if pairs is None and (before is None or after is None):
-        raise InputError("two pictures are needed", hint="spotchange caption before.png after.png")
+        raise InputError("two images are needed", hint="spotchange caption before.png after.png")
     if many and heatmap is not None:
         raise InputError("--heatmap is for one pair", hint="caption the pair you want to see on its own")
     if not many and out is not None:

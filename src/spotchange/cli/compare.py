@@ -28,9 +28,9 @@ Preset = Literal["exact", "tolerant", "photos"]
 
 
 def compare(
-    before: Annotated[Path, typer.Argument(parser=as_place, help="The folder with the pictures as they should be.")],
+    before: Annotated[Path, typer.Argument(parser=as_place, help="The folder with the images as they should be.")],
     after: Annotated[
-        Path | None, typer.Argument(parser=as_place, help="The folder with the pictures as they are now.")
+        Path | None, typer.Argument(parser=as_place, help="The folder with the images as they are now.")
     ] = None,
     preset: Annotated[
         Preset | None,
@@ -61,23 +61,23 @@ def compare(
         Path | None, typer.Option(parser=as_place, metavar="FILE", help="Write a summary for a pull request here.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(parser=as_place, metavar="FILE", help="Write a JSON line per picture here.")
+        Path | None, typer.Option(parser=as_place, metavar="FILE", help="Write a JSON line per image here.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole result as JSON at the end.")] = False,
-    json_lines: Annotated[bool, typer.Option("--json-lines", help="Print a JSON line per picture at once.")] = False,
+    json_lines: Annotated[bool, typer.Option("--json-lines", help="Print a JSON line per image at once.")] = False,
     fail_on_change: Annotated[
-        bool, typer.Option("--fail-on-change", help="Exit with 1 if a picture is changed, missing or new.")
+        bool, typer.Option("--fail-on-change", help="Exit with 1 if an image is changed, missing or new.")
     ] = False,
     update_baseline: Annotated[
         bool,
         typer.Option(
             "--update-baseline",
-            help="Accept the changes: copy changed and new pictures into the first folder, remove missing ones there.",
+            help="Accept the changes: copy changed and new images into the first folder, remove missing ones there.",
         ),
     ] = False,
     only: Annotated[list[str] | None, typer.Option(help="With --update-baseline: names to accept, as globs.")] = None,
     allow_delete: Annotated[
-        bool, typer.Option("--allow-delete", help="Let --update-baseline delete more pictures than it keeps.")
+        bool, typer.Option("--allow-delete", help="Let --update-baseline delete more images than it keeps.")
     ] = False,
     learn_ignore: Annotated[
         Path | None,
@@ -92,7 +92,7 @@ def compare(
     engine: Engine = "local",
     address: Address = None,
 ) -> None:
-    """Say what changed between the pictures of two folders: new, missing, identical, changed.
+    """Say what changed between the images of two folders: new, missing, identical, changed.
 
     Exit codes: 0 done; 1 with --fail-on-change, if anything is changed, missing or new; 2 bad input.
     """
@@ -139,7 +139,7 @@ def compare(
         _print(compared)
     failed = compared.counts["failed"]
     if failed:
-        raise InputError(f"{failed} of {len(compared.files)} pictures cannot be read; their lines say why")
+        raise InputError(f"{failed} of {len(compared.files)} images cannot be read; their lines say why")
     if update_baseline:
         accepted = approve(compared, only or ())
         notes().print(f"{len(accepted)} pictures updated in {before}", markup=False, soft_wrap=True)
@@ -253,7 +253,7 @@ def _write(
 
 
 def _print(compared: FolderComparison) -> None:
-    """One line per picture that is not identical, then the counts."""
+    """One line per image that is not identical, then the counts."""
     for each in compared.files:
         if each.status == "identical":
             continue

@@ -37,7 +37,7 @@ SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Go on without bad row
 def check(
     data_dir: DataDir,
     decode: Annotated[
-        bool, typer.Option("--decode", help="Decode every picture; otherwise only headers are read.")
+        bool, typer.Option("--decode", help="Decode every image; otherwise only headers are read.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -71,7 +71,7 @@ def _print_report(report: DatasetReport) -> None:
             f"{found.captions:,}",
             f"{words['min']:.0f} to {words['max']:.0f}, mean {words['mean']}" if words else "-",
             _counts(found.change_types),
-            _counts(found.picture_sizes),
+            _counts(found.image_sizes),
             f"{found.bad_rows} bad rows, {found.missing_files} missing, {found.unreadable_files} unreadable",
         )
     console = tables()
@@ -95,7 +95,7 @@ def _counts(counts: dict[str, int], shown: int = 6) -> str:
 @app.command(epilog="Example: spotchange data preview data/toy --out grid.png")
 def preview(
     data_dir: DataDir,
-    out: Annotated[Path, typer.Option("--out", help="Picture file to write.")],
+    out: Annotated[Path, typer.Option("--out", help="Image file to write.")],
     split: Annotated[str | None, typer.Option("--split", help="Default: the first there is.")] = None,
     count: Annotated[int, typer.Option("--count", min=1, max=500, help="Pairs to show.")] = 12,
     columns: Annotated[int, typer.Option("--columns", min=1, max=20, help="Pairs beside each other.")] = 2,
@@ -150,15 +150,15 @@ def import_(
     name: Annotated[str, typer.Argument(help="Data set, as `spotchange data list` calls it.")],
     source: Annotated[Path, typer.Option("--source", help="Folder as its publisher lays it out.")],
     out: Annotated[Path, typer.Option("--out", help="New folder for the data set.")],
-    copy: Annotated[bool, typer.Option("--copy", help="Copy the pictures instead of linking to them.")] = False,
+    copy: Annotated[bool, typer.Option("--copy", help="Copy the images instead of linking to them.")] = False,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave out what is bad, and count it.")] = False,
     decode: Annotated[
-        bool, typer.Option("--decode", help="Decode every picture to find corrupt ones; otherwise headers are read.")
+        bool, typer.Option("--decode", help="Decode every image to find corrupt ones; otherwise headers are read.")
     ] = False,
     all_problems: Annotated[bool, typer.Option("--all-problems", help="List every problem, however many.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Turn a published data set into the project's format; pictures are linked or copied, never re-encoded."""
+    """Turn a published data set into the project's format; images are linked or copied, never re-encoded."""
     from dataclasses import asdict
 
     from spotchange.data.importers.convert import import_dataset

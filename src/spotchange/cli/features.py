@@ -1,4 +1,4 @@
-"""`spotchange data features`: pictures through a frozen network once, for training from features."""
+"""`spotchange data features`: images through a frozen network once, for training from features."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def features(
     recipe: Annotated[str, typer.Argument(help="Recipe (name or file) whose model has the frozen backbone.")],
     out: Annotated[Path, typer.Option(parser=as_place, metavar="DIR", help="New folder for the features.")],
     task: Annotated[
-        str, typer.Option(help="pairs; single: pictures with captions; classes: pictures with classes.")
+        str, typer.Option(help="pairs; single: images with captions; classes: images with classes.")
     ] = "pairs",
     scenes: Annotated[int | None, typer.Option(min=2, help="Generate so many scenes.")] = None,
     data: Annotated[Path | None, typer.Option(parser=as_place, metavar="DIR", help="Or take this data set.")] = None,
@@ -89,5 +89,5 @@ def features(
     if as_json:
         print_json(vars(facts) | {"out": str(out)})
         return
-    notes().print(f"{facts.pictures:,} pictures, {facts.rows:,} rows, network {facts.backbone}", markup=False)
+    notes().print(f"{facts.images:,} pictures, {facts.rows:,} rows, network {facts.backbone}", markup=False)
     print_line(str(out))

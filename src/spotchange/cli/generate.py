@@ -34,7 +34,7 @@ def generate(
     ] = None,
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="The same seed gives the same scenes.")] = 0,
     split: Annotated[str, typer.Option(help="train, val, test, or all in the official proportions.")] = "train",
-    size: Annotated[str, typer.Option(help="Width x height of the pictures in pixels.")] = "480x320",
+    size: Annotated[str, typer.Option(help="Width x height of the images in pixels.")] = "480x320",
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     start: Annotated[
         int, typer.Option(min=0, max=MOST_SCENES, help="Number of the first scene, to share work over machines.")
@@ -62,7 +62,7 @@ def generate(
     gpus_per_worker: GpusPerWorker = 0.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON.")] = False,
 ) -> None:
-    """Make a data set: scenes, pictures, captions and facts.
+    """Make a data set: scenes, images, captions and facts.
 
     Run the same command again to go on after an interruption.
     """

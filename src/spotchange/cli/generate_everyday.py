@@ -8,7 +8,7 @@ from pathlib import Path
 from spotchange.cli.output import notes, print_json, progress
 from spotchange.errors import InputError
 
-SIDE = 288  # of the pictures, unless --size says otherwise
+SIDE = 288  # of the images, unless --size says otherwise
 PAIRS = 1000  # where no number is given
 LARGEST_SIDE = 4096
 LARGEST_SEED = (2**63 - 1) // 4  # every split has a seed of its own, made from this one
@@ -34,9 +34,9 @@ def everyday_split(
         raise InputError(f"unknown split '{split}'", hint=f"use one of {', '.join(SPLIT_SEEDS)}")
     wanted = parse_size(size) if size != "480x320" else {"width": SIDE, "height": SIDE}
     if wanted["width"] != wanted["height"] or wanted["width"] % 16:
-        raise InputError(f"everyday pictures are square and a multiple of 16 pixels wide, not {size}")
+        raise InputError(f"everyday images are square and a multiple of 16 pixels wide, not {size}")
     if wanted["width"] > LARGEST_SIDE:
-        raise InputError(f"everyday pictures are at most {LARGEST_SIDE} pixels wide, not {size}")
+        raise InputError(f"everyday images are at most {LARGEST_SIDE} pixels wide, not {size}")
     if seed > LARGEST_SEED:
         raise InputError(f"--seed {seed} is too large", hint=f"at most {LARGEST_SEED}")
     if pairs is not None and pairs < 1:

@@ -27,7 +27,7 @@ from spotchange.cli.train import train
 
 app = typer.Typer(
     name="spotchange",
-    help="Two pictures in, a sentence about what changed out.",
+    help="Two images in, a sentence about what changed out.",
     epilog="Example: spotchange caption before.png after.png",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -66,13 +66,13 @@ def _common(
         bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Two pictures in, a sentence about what changed out."""
+    """Two images in, a sentence about what changed out."""
 
 
 def main() -> None:
     """Run the command line: 0 done, 1 a verdict asked for, 2 bad input, 70 our mistake, 130 interrupted, 141 unread."""
     open_streams()
-    # What Pillow thinks of a picture is no line of ours; `images.py` says what is wrong with it.
+    # What Pillow thinks of an image is no line of ours; `images.py` says what is wrong with it.
     warnings.filterwarnings("ignore", module=r"PIL\.")
     try:
         code = app(standalone_mode=False)

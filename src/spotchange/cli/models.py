@@ -68,11 +68,11 @@ def show(
     if as_json:
         print_json(facts)
         return
-    pictures, backbone, blocks, captioner = _in_words(loaded.settings)
+    images, backbone, blocks, captioner = _in_words(loaded.settings)
     lines = {
         "folder": str(folder),
         "architecture": loaded.settings.architecture,
-        "pictures": pictures,
+        "pictures": images,
         "backbone": backbone,
         "intra + inter": blocks,
         "captioner": captioner,
@@ -91,9 +91,9 @@ def import_weights(
     source: Annotated[str, typer.Argument(metavar="FILE", help="A checkpoint file, a CLIP folder or a hub name.")],
     out: Annotated[Path, typer.Option(help="Model folder to write.")],
     activation: Annotated[str | None, typer.Option(help="gelu or quick_gelu, if the file does not say.")] = None,
-    n_inter: Annotated[int | None, typer.Option(min=0, help="Blocks that see both pictures; a quarter.")] = None,
+    n_inter: Annotated[int | None, typer.Option(min=0, help="Blocks that see both images; a quarter.")] = None,
     image_size: Annotated[str | None, typer.Option(help="HEIGHTxWIDTH to use the model with.")] = None,
-    resize: Annotated[str, typer.Option(help="squash: whole pictures; crop: their middle, as CLIP.")] = "squash",
+    resize: Annotated[str, typer.Option(help="squash: whole images; crop: their middle, as CLIP.")] = "squash",
     system: Annotated[
         str | None, typer.Option(help="FILE is a published checkpoint of this system: duda, scorer-cbr, ...")
     ] = None,
@@ -159,15 +159,15 @@ def _print_written(out: Path, as_json: bool, **facts: Any) -> None:
 
 @app.command(epilog="Example: spotchange models attention before.png after.png --out map.png")
 def attention(
-    before: Annotated[Path, typer.Argument(help="The picture before.")],
-    after: Annotated[Path, typer.Argument(help="The picture after.")],
+    before: Annotated[Path, typer.Argument(help="The image before.")],
+    after: Annotated[Path, typer.Argument(help="The image after.")],
     out: Annotated[Path, typer.Option(help="PNG to write.")],
     model: Annotated[str, typer.Option(help="A model folder, or 'bundled'.")] = "bundled",
     reference: Annotated[list[str] | None, typer.Option(help="A true sentence to print too; may be repeated.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON.")] = False,
 ) -> None:
-    """Draw where the class tokens look, before and after the pictures meet."""
+    """Draw where the class tokens look, before and after the images meet."""
     from spotchange.answering import model_folder
     from spotchange.answering.runtimes.torch import choose_device
     from spotchange.files import atomic_path
@@ -177,9 +177,9 @@ def attention(
     from spotchange.models.weights.folder import load_model
 
     check_result_image("--out", out, inputs=(before, after), suffixes=(".png",))
-    pictures = read_pair(before, after)
+    images = read_pair(before, after)
     loaded = load_model(model_folder(model), device=choose_device(device))
-    inputs = [loaded.preprocess([picture]) for picture in pictures]
+    inputs = [loaded.preprocess([image]) for image in images]
     maps = attention_maps(loaded.model, inputs[0], inputs[1])
     caption = None
     if loaded.settings.captioner is not None:
@@ -189,7 +189,7 @@ def attention(
         with torch.inference_mode():
             generated = network.generate(network.encode(*inputs), DecodingOptions())
         caption = loaded.decode(generated.ids[0, 0].tolist())
-    figure = attention_figure(pictures[0], pictures[1], maps, caption=caption, references=reference or [])
+    figure = attention_figure(images[0], images[1], maps, caption=caption, references=reference or [])
     with atomic_path(out) as temporary:
         figure.save(temporary, format="PNG")
     _print_written(out, as_json, caption=caption)

@@ -1,4 +1,4 @@
-"""`spotchange rank`: which of many sentences fits a pair of pictures best, or which of many pairs a sentence."""
+"""`spotchange rank`: which of many sentences fits a pair of images best, or which of many pairs a sentence."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from spotchange.files import read_input
 
 
 def rank(
-    before: Annotated[Path | None, typer.Argument(help="The picture before.")] = None,
-    after: Annotated[Path | None, typer.Argument(help="The picture after.")] = None,
+    before: Annotated[Path | None, typer.Argument(help="The image before.")] = None,
+    after: Annotated[Path | None, typer.Argument(help="The image after.")] = None,
     captions: Annotated[Path | None, typer.Option(help="Sentences to rank for the pair, one a line.")] = None,
     text: Annotated[str | None, typer.Option(help="A sentence to rank pairs for.")] = None,
     pairs: Annotated[Path | None, typer.Option(help="Manifest (JSON lines) of the pairs to rank for --text.")] = None,
@@ -23,7 +23,7 @@ def rank(
     as_json: Annotated[bool, typer.Option("--json", help="Print the ranking as JSON.")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
 ) -> None:
-    """Rank sentences for a pair of pictures, or pairs of pictures for a sentence."""
+    """Rank sentences for a pair of images, or pairs of images for a sentence."""
     ranked: list[dict[str, Any]]
     if before is not None and after is not None and captions is not None and text is None and pairs is None:
         ranked = _captions_for_pair(before, after, _sentences(captions), model, device)
@@ -31,7 +31,7 @@ def rank(
         ranked = _pairs_for_text(text, pairs, model, device)
     else:
         raise InputError(
-            "give two pictures and --captions, or --text and --pairs",
+            "give two images and --captions, or --text and --pairs",
             hint="spotchange rank before.png after.png --captions sentences.txt",
         )
     for place, line in enumerate(ranked[:top], start=1):

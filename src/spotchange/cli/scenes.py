@@ -1,4 +1,4 @@
-"""`spotchange scenes`: the things that everyday pictures are made of."""
+"""`spotchange scenes`: the things that everyday images are made of."""
 
 from __future__ import annotations
 

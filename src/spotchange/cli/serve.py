@@ -34,8 +34,8 @@ def serve(
     batch_size: Annotated[int, typer.Option(min=1, max=256, help="Pairs computed together at most.")] = 16,
     window: Annotated[float, typer.Option(min=0, max=1000, help="Milliseconds to wait for more pairs.")] = 4.0,
     places: Annotated[int, typer.Option(min=1, help="Pairs accepted at a time; more are answered with 503.")] = 128,
-    max_megabytes: Annotated[int, typer.Option(min=1, max=1024, help="Largest picture file.")] = 20,
-    max_megapixels: Annotated[int, typer.Option(min=1, max=100, help="Largest picture.")] = 40,
+    max_megabytes: Annotated[int, typer.Option(min=1, max=1024, help="Largest image file.")] = 20,
+    max_megapixels: Annotated[int, typer.Option(min=1, max=100, help="Largest image.")] = 40,
     max_pairs: Annotated[int, typer.Option(min=1, help="Most pairs of one batch request.")] = 32,
     api_key_file: Annotated[
         Path | None,
@@ -46,7 +46,7 @@ def serve(
     ] = None,
     page: Annotated[bool, typer.Option("--page/--no-page", help="Serve the page, not only the API.")] = True,
 ) -> None:
-    """Serve a page and an HTTP API that say what changed between two pictures."""
+    """Serve a page and an HTTP API that say what changed between two images."""
     from spotchange.answering import LoadOptions
     from spotchange.serving.server import run_server
     from spotchange.serving.settings import ServerSettings, read_api_key
@@ -57,7 +57,7 @@ def serve(
         batch_size=batch_size,
         window_seconds=window / 1000,
         places=places,
-        max_picture_bytes=max_megabytes * 2**20,
+        max_image_bytes=max_megabytes * 2**20,
         max_pixels=max_megapixels * 1_000_000,
         max_pairs=max_pairs,
         api_key=read_api_key(api_key_file),

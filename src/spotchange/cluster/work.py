@@ -18,7 +18,7 @@ Do = Callable[[Sequence[Any]], Iterable[Any]]
 Piece = Sequence[Any]
 
 PIECES = 64  # a run is cut into about so many: enough to share among workers, and to lose little with one
-BATCHES_A_PIECE = 4  # at least, so that a worker reads pictures of the next batch while it computes this one
+BATCHES_A_PIECE = 4  # at least, so that a worker reads images of the next batch while it computes this one
 MOST_ITEMS = 1024  # of a piece
 SECONDS_TO_ANSWER = 5.0  # of an address, before it counts as wrong
 

@@ -1,4 +1,4 @@
-"""Exact comparison of two pictures: a verdict from every pixel at native size, and what happened in words.
+"""Exact comparison of two images: a verdict from every pixel at native size, and what happened in words.
 
 `compare(before, after, options)` is the public interface. No torch anywhere on this path.
 """
@@ -6,7 +6,7 @@
 from spotchange.comparison.compare import compare
 from spotchange.comparison.kinds import CHANGE_TYPE_OF, KINDS
 from spotchange.comparison.options import PRESETS, ComparisonOptions, Preset
-from spotchange.comparison.picture import Picture, read_picture, read_pictures
+from spotchange.comparison.raster import Raster, read_raster, read_rasters
 from spotchange.comparison.result import Comparison, Finding
 
 __all__ = [
@@ -16,9 +16,9 @@ __all__ = [
     "Comparison",
     "ComparisonOptions",
     "Finding",
-    "Picture",
     "Preset",
+    "Raster",
     "compare",
-    "read_picture",
-    "read_pictures",
+    "read_raster",
+    "read_rasters",
 ]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from spotchange.comparison.picture import Picture
+from spotchange.comparison.raster import Raster
 
 # In pixelmatch's order, columns first: of several darkest neighbours it keeps the first.
 _NEIGHBOURS = np.array([(y, x) for x in (-1, 0, 1) for y in (-1, 0, 1) if (y, x) != (0, 0)])
@@ -17,8 +17,8 @@ _PIXELS_AT_ONCE = 1 << 15
 Places = npt.NDArray[np.intp]
 
 
-def antialiased(before: Picture, after: Picture, places: Places, width: int) -> npt.NDArray[np.bool_]:
-    """Whether each flat place of the common area, `width` wide, is a smoothed edge in either picture."""
+def antialiased(before: Raster, after: Raster, places: Places, width: int) -> npt.NDArray[np.bool_]:
+    """Whether each flat place of the common area, `width` wide, is a smoothed edge in either image."""
     height = min(before.height, after.height)
     first, second = before.rgba8[:height, :width], after.rgba8[:height, :width]
     words = _words(first), _words(second)
@@ -56,7 +56,7 @@ def _smooth(
 
 
 def _many_siblings(words: npt.NDArray[np.uint32], rows: Places, columns: Places) -> npt.NDArray[np.bool_]:
-    """Whether a pixel has three or more neighbours of exactly its colour; the picture's border counts as one."""
+    """Whether a pixel has three or more neighbours of exactly its colour; the image's border counts as one."""
     near_rows, near_columns, inside = _around(rows, columns, *words.shape)
     same = (words[near_rows, near_columns] == words[rows, columns][:, None]) & inside
     result: npt.NDArray[np.bool_] = same.sum(axis=1) + ~inside.all(axis=1) > 2
@@ -64,7 +64,7 @@ def _many_siblings(words: npt.NDArray[np.uint32], rows: Places, columns: Places)
 
 
 def _around(rows: Places, columns: Places, height: int, width: int) -> tuple[Places, Places, npt.NDArray[np.bool_]]:
-    """The eight neighbours, clamped into the picture, and whether they were inside."""
+    """The eight neighbours, clamped into the image, and whether they were inside."""
     near_rows, near_columns = rows[:, None] + _NEIGHBOURS[:, 0], columns[:, None] + _NEIGHBOURS[:, 1]
     inside = (near_rows >= 0) & (near_rows < height) & (near_columns >= 0) & (near_columns < width)
     return near_rows.clip(0, height - 1), near_columns.clip(0, width - 1), inside

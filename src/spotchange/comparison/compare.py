@@ -1,4 +1,4 @@
-"""Two pictures in, a verdict and an account of what happened out."""
+"""Two images in, a verdict and an account of what happened out."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from spotchange.comparison.describe import describe
 from spotchange.comparison.options import ComparisonOptions
 from spotchange.comparison.photos.judging import judge_photos
-from spotchange.comparison.picture import Picture, read_pictures
+from spotchange.comparison.raster import Raster, read_rasters
 from spotchange.comparison.result import Comparison, Finding
 from spotchange.comparison.verdict import Verdict, judge
 
@@ -20,13 +20,13 @@ NAMED = 3  # findings the summary names
 
 
 def compare(before: Any, after: Any, options: ComparisonOptions | None = None) -> Comparison:
-    """Compare two pictures: paths, encoded bytes, Pillow pictures, arrays, `Picture`s or objects with `pixels`.
+    """Compare two images: paths, encoded bytes, Pillow images, arrays, `Raster`s or objects with `pixels`.
 
     Raises:
-        ImageError: a picture cannot be read; the line says which.
+        ImageError: an image cannot be read; the line says which.
     """
     options = options or ComparisonOptions()
-    first, second = read_pictures(before, after)
+    first, second = read_rasters(before, after)
     notes = _profile_notes(first, second)
     sizes = {"size_before": first.size, "size_after": second.size}
     if options.scale and first.size != second.size:
@@ -92,13 +92,13 @@ def _share(ratio: float) -> str:
     return f"{percent:.3g} %" if percent >= 0.01 else "less than 0.01 %"
 
 
-def _profile_notes(before: Picture, after: Picture) -> tuple[str, ...]:
+def _profile_notes(before: Raster, after: Raster) -> tuple[str, ...]:
     if before.profile == after.profile:
         return ()
     return ("the colour profiles differ, so equal levels may be shown in different colours",)
 
 
-def _scaled(picture: Picture, size: tuple[int, int]) -> Picture:
-    shrinks = picture.width * picture.height > size[0] * size[1]
+def _scaled(image: Raster, size: tuple[int, int]) -> Raster:
+    shrinks = image.width * image.height > size[0] * size[1]
     how = cv2.INTER_AREA if shrinks else cv2.INTER_CUBIC
-    return Picture(cv2.resize(picture.rgba, size, interpolation=how), picture.profile)
+    return Raster(cv2.resize(image.rgba, size, interpolation=how), image.profile)

@@ -1,4 +1,4 @@
-"""What happened between two pictures of which the verdict says that they differ."""
+"""What happened between two images of which the verdict says that they differ."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from spotchange.comparison.layout.rearranged import rearranged
 from spotchange.comparison.layout.regions import Frame, around, bounds, common, cut, groups, lines_joined, moved_by
 from spotchange.comparison.layout.rows import align
 from spotchange.comparison.options import ComparisonOptions
-from spotchange.comparison.picture import Picture
 from spotchange.comparison.place.boxes import describe_box
 from spotchange.comparison.place.classify import account, likely, replaced
 from spotchange.comparison.place.parts import whole_lines
 from spotchange.comparison.place.patches import Patch, patch_at
 from spotchange.comparison.place.reading import read_findings
+from spotchange.comparison.raster import Raster
 from spotchange.comparison.result import Finding
 from spotchange.comparison.verdict import Verdict
 from spotchange.comparison.whole.transforms import describe_frame, describe_size, describe_whole, everything
@@ -35,7 +35,7 @@ MOST_REGIONS = 200  # beyond this many separate places, listing them helps nobod
 
 @dataclass(frozen=True, eq=False)
 class Scene:
-    """Both pictures as a person sees them, the ignored rectangles made equal."""
+    """Both images as a person sees them, the ignored rectangles made equal."""
 
     before: npt.NDArray[np.uint8]
     after: npt.NDArray[np.uint8]
@@ -46,7 +46,7 @@ class Scene:
         return self.before.shape[1], self.before.shape[0]
 
 
-def describe(before: Picture, after: Picture, verdict: Verdict, options: ComparisonOptions) -> tuple[Finding, ...]:
+def describe(before: Raster, after: Raster, verdict: Verdict, options: ComparisonOptions) -> tuple[Finding, ...]:
     """Findings, the most important first, none of them twice."""
     scene = _scene(before, after, options)
     findings = describe_size(scene.before, scene.after)
@@ -75,7 +75,7 @@ def describe(before: Picture, after: Picture, verdict: Verdict, options: Compari
 
 
 def _within_difference(finding: Finding, verdict: Verdict) -> Finding:
-    """The finding with its rectangles cut to where the pictures differ inside them."""
+    """The finding with its rectangles cut to where the images differ inside them."""
     limits: list[Box] = []
     for box in (*finding.boxes_before, *finding.boxes_after):
         differing = bounds(cut(verdict.differing, box))  # type: ignore[arg-type]
@@ -126,7 +126,7 @@ def _describe_all(scene: Scene, verdict: Verdict) -> list[Finding]:
     return whole
 
 
-def _scene(before: Picture, after: Picture, options: ComparisonOptions) -> Scene:
+def _scene(before: Raster, after: Raster, options: ComparisonOptions) -> Scene:
     first, second = before.rgb, after.rgb
     if options.ignore:
         first, second = first.copy(), second.copy()

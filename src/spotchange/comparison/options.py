@@ -24,7 +24,7 @@ class Tolerance:
 PRESETS: dict[str, Tolerance] = {
     "exact": Tolerance(pixel_threshold=0.0, ignore_antialiasing=False),
     "tolerant": Tolerance(pixel_threshold=0.1, ignore_antialiasing=True),
-    # Camera and light are taken out first; what remains is judged by the pictures' own noise.
+    # Camera and light are taken out first; what remains is judged by the images' own noise.
     "photos": Tolerance(pixel_threshold=0.0, ignore_antialiasing=False),
 }
 
@@ -37,11 +37,11 @@ class ComparisonOptions:
     pixel_threshold: float | None = None
     ignore_antialiasing: bool | None = None
     max_diff_pixels: int = 0
-    """Pictures with at most this many differing pixels are unchanged."""
+    """Images with at most this many differing pixels are unchanged."""
     max_diff_ratio: float = 0.0
-    """Pictures with at most this share of differing pixels are unchanged. Either limit suffices."""
+    """Images with at most this share of differing pixels are unchanged. Either limit suffices."""
     ignore: tuple[Box, ...] = ()
-    """Rectangles that are not judged, the same place in both pictures."""
+    """Rectangles that are not judged, the same place in both images."""
     scale: bool = False
     """Bring after to before's size first; otherwise another size is a change."""
     describe: bool = True

@@ -16,15 +16,15 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """The verdict about two pictures and the account of what happened."""
+    """The verdict about two images and the account of what happened."""
 
     preset: str
     identical: bool
-    """Every pixel of both pictures is the same, whatever the tolerances and the ignored rectangles."""
+    """Every pixel of both images is the same, whatever the tolerances and the ignored rectangles."""
     changed: bool
-    """The pictures differ beyond the tolerances."""
+    """The images differ beyond the tolerances."""
     diff_pixels: int
-    """Pixels that count as differing: beyond the threshold, not ignored. What only one picture covers counts."""
+    """Pixels that count as differing: beyond the threshold, not ignored. What only one image covers counts."""
     diff_ratio: float
     largest_difference: float
     """The largest YIQ distance of any pixel not ignored, from 0 to 1, on the scale of the threshold."""

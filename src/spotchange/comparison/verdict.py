@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from spotchange.comparison.antialiasing import antialiased
 from spotchange.comparison.options import Tolerance
-from spotchange.comparison.picture import Picture
+from spotchange.comparison.raster import Raster
 from spotchange.comparison.result import Mask
 from spotchange.results import Box
 
@@ -40,15 +40,15 @@ class Verdict:
 
     identical: bool
     differing: Mask
-    """Pixels that differ at all and are not ignored; the frame covers both pictures."""
+    """Pixels that differ at all and are not ignored; the frame covers both images."""
     counted: Mask
     """Those of them that count under the tolerance."""
     diff_pixels: int
     largest_difference: float
 
 
-def judge(before: Picture, after: Picture, tolerance: Tolerance, ignore: Sequence[Box]) -> Verdict:
-    """Compare every pixel, both pictures laid from the top left; what only one of them covers differs fully."""
+def judge(before: Raster, after: Raster, tolerance: Tolerance, ignore: Sequence[Box]) -> Verdict:
+    """Compare every pixel, both images laid from the top left; what only one of them covers differs fully."""
     height, width = min(before.height, after.height), min(before.width, after.width)
     if before.size == after.size:
         differing = np.zeros((height, width), bool)
@@ -58,7 +58,7 @@ def judge(before: Picture, after: Picture, tolerance: Tolerance, ignore: Sequenc
             )
     else:
         differing = np.ones((max(before.height, after.height), max(before.width, after.width)), bool)
-        # Rows that only one picture has differ, the corner that neither has does not.
+        # Rows that only one image has differ, the corner that neither has does not.
         differing[before.height :, after.width :] = differing[after.height :, before.width :] = False
         differing[:height, :width] = False
         _mark(before, after, differing[:height, :width])
@@ -85,7 +85,7 @@ def judge(before: Picture, after: Picture, tolerance: Tolerance, ignore: Sequenc
     )
 
 
-def distances_at(before: Picture, after: Picture, places: npt.NDArray[np.intp], width: int) -> npt.NDArray[np.float32]:
+def distances_at(before: Raster, after: Raster, places: npt.NDArray[np.intp], width: int) -> npt.NDArray[np.float32]:
     """YIQ distance from 0 to 1 at flat places of the common area, which is `width` wide."""
     if not len(places):
         return np.empty(0, np.float32)
@@ -94,7 +94,7 @@ def distances_at(before: Picture, after: Picture, places: npt.NDArray[np.intp], 
     for start in range(0, len(places), _PIXELS_AT_ONCE):
         part = slice(start, start + _PIXELS_AT_ONCE)
         if plain:
-            one, other = (_levels(picture, places[part], width) for picture in (before, after))
+            one, other = (_levels(image, places[part], width) for image in (before, after))
             found[part] = _lengths(one.astype(np.float32) - other)
             continue
         rows, columns = np.divmod(places[part], width)
@@ -104,7 +104,7 @@ def distances_at(before: Picture, after: Picture, places: npt.NDArray[np.intp], 
     return found
 
 
-def _mark(before: Picture, after: Picture, differing: Mask) -> bool:
+def _mark(before: Raster, after: Raster, differing: Mask) -> bool:
     """Set, within the common area, every pixel that differs; whether any does."""
     height, width = differing.shape
     if before.stored.shape[2:] == after.stored.shape[2:] and not before.transparent and not after.transparent:
@@ -115,7 +115,7 @@ def _mark(before: Picture, after: Picture, differing: Mask) -> bool:
         deep = before.deep or after.deep
         first, second = before.words(deep=deep)[..., None], after.words(deep=deep)[..., None]
     found = False
-    # Band by band, so that nothing as large as the picture is made: fresh memory costs more than comparing.
+    # Band by band, so that nothing as large as the image is made: fresh memory costs more than comparing.
     for top in range(0, height, _ROWS_AT_ONCE):
         rows = slice(top, min(top + _ROWS_AT_ONCE, height))
         unlike = first[rows, :width] != second[rows, :width]
@@ -126,13 +126,13 @@ def _mark(before: Picture, after: Picture, differing: Mask) -> bool:
     return found
 
 
-def _levels(picture: Picture, places: npt.NDArray[np.intp], width: int) -> npt.NDArray[np.uint8]:
-    """(places, 3 or 4) of an 8-bit picture without transparency."""
-    channels = picture.stored.shape[2]
-    if picture.width != width:
+def _levels(image: Raster, places: npt.NDArray[np.intp], width: int) -> npt.NDArray[np.uint8]:
+    """(places, 3 or 4) of an 8-bit image without transparency."""
+    channels = image.stored.shape[2]
+    if image.width != width:
         rows, columns = np.divmod(places, width)
-        places = rows * picture.width + columns
-    found: npt.NDArray[np.uint8] = picture.stored.reshape(-1, channels).take(places, axis=0)
+        places = rows * image.width + columns
+    found: npt.NDArray[np.uint8] = image.stored.reshape(-1, channels).take(places, axis=0)
     return found[:, :3]
 
 

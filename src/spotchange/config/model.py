@@ -22,25 +22,25 @@ class VisionSettings(Settings):
     """The pair encoder."""
 
     backbone: Literal["vit", "resnet", "efficientnet-lite0", "features"] = "vit"
-    """What sees one picture: a vision transformer, or a CNN backbone with inter layers on top. features: nothing, the
+    """What sees one image: a vision transformer, or a CNN backbone with inter layers on top. features: nothing, the
     model reads grid features made elsewhere (IDC-PCL as published, imported without its network)."""
     image_size: tuple[Side, Side] = (224, 224)
-    """Height and width of the pictures the model sees, in pixels."""
+    """Height and width of the images the model sees, in pixels."""
     stem: Literal["clip", "conv"] = "clip"
     """How pixels become patches: CLIP's one convolution, or small convolutions first (for training from scratch)."""
     patch: int = Field(default=32, ge=1, le=1024)
     """Side of a patch, in pixels."""
     stem_channels: tuple[Channels, ...] = Field(default=(64, 128), max_length=8)
-    """Channels of the conv stem's 3x3 convolutions, each of which halves the picture."""
+    """Channels of the conv stem's 3x3 convolutions, each of which halves the image."""
     width: int = Field(default=768, ge=1, le=WIDEST)
     heads: int = Field(default=12, ge=1)
     layers: int = Field(default=12, ge=0, le=DEEPEST)
     """Transformer blocks in all, intra and inter."""
     n_inter: int | None = Field(default=None, ge=0, le=DEEPEST)
-    """Blocks, counted from the last, that look at both pictures at once; null: a quarter of the layers."""
+    """Blocks, counted from the last, that look at both images at once; null: a quarter of the layers."""
     mlp_ratio: int = Field(default=4, ge=1, le=64)
     difference: bool = False
-    """Give every token also the difference to its place in the other picture; not in the paper, learns faster."""
+    """Give every token also the difference to its place in the other image; not in the paper, learns faster."""
     activation: Literal["quick_gelu", "gelu"] = "quick_gelu"
     output_width: int = Field(default=512, ge=1, le=WIDEST)
     """Width of the projected tokens that the captioner reads and of the pair's embedding."""
@@ -67,17 +67,17 @@ class VisionSettings(Settings):
 
     @property
     def inter(self) -> int:
-        """Blocks that look at both pictures."""
+        """Blocks that look at both images."""
         return self.layers // 4 if self.n_inter is None else self.n_inter
 
     @property
     def intra(self) -> int:
-        """Blocks that look at one picture."""
+        """Blocks that look at one image."""
         return self.layers - self.inter
 
     @property
     def grid(self) -> tuple[int, int]:
-        """Rows and columns of patches (or of the CNN backbone's cells) in one picture."""
+        """Rows and columns of patches (or of the CNN backbone's cells) in one image."""
         height, width = self.image_size
         if self.backbone in ("resnet", "features"):
             stride = 2 ** (self.resnet_stage + 1)
@@ -139,7 +139,7 @@ class DifferenceSettings(Settings):
     """IDC-PCL's image difference encoder, as wide as `captioner`; 0 and 0 layers leave it out."""
 
     single_layers: int = Field(default=1, ge=0, le=DEEPEST)
-    """Layers that see the cells of one picture."""
+    """Layers that see the cells of one image."""
     pair_layers: int = Field(default=1, ge=0, le=DEEPEST)
     """Layers that see the cells of both."""
 

@@ -15,7 +15,7 @@ class DenseTruthSettings(Settings):
     """Weights of the losses against what the renderer knows; 0 leaves one out."""
 
     attributes: Weight = 1.0
-    """Per patch, before the pictures meet: colour, shape, material and size of the object seen there."""
+    """Per patch, before the images meet: colour, shape, material and size of the object seen there."""
     mask: Weight = 1.0
     """Per patch, after they met: is this the changed object."""
     change: Weight = 1.0
@@ -32,25 +32,25 @@ class DenseSettings(Settings):
 
 
 class AdaptSettings(Settings):
-    """Bring a pair of pictures and the sentence about it together: symmetric contrastive loss."""
+    """Bring a pair of images and the sentence about it together: symmetric contrastive loss."""
 
     retired: ClassVar[dict[str, Any]] = {"change_pairs_only": True, "max_scale": 100.0}
     kind: Literal["adapt"]
     halve: bool = True
     """Half the sum of both directions, as the published program computes it; false: the sum, as the paper writes it."""
     distractor_as_before: float = Field(default=0.5, ge=0, le=1)
-    """How often the scene's distractor picture replaces "before"."""
+    """How often the scene's distractor image replaces "before"."""
     equal_captions: Literal["apart", "negatives"] = "apart"
     """apart: pairs with the same sentence are not each other's negatives; negatives: they are, as published."""
     dense: DenseTruthSettings | None = None
     """Keep the dense truth as extra losses with these weights."""
 
 
-class PictureTextSettings(Settings):
-    """CLIP's own training: a single picture and a text about it find each other. Generated scenes stand in for the
-    web: several true clauses about a picture, no labels of patches."""
+class ImageTextSettings(Settings):
+    """CLIP's own training: a single image and a text about it find each other. Generated scenes stand in for the
+    web: several true clauses about an image, no labels of patches."""
 
-    kind: Literal["picture-text"]
+    kind: Literal["image-text"]
     max_scale: float = Field(default=100.0, gt=1)
     """Largest inverse temperature."""
 
@@ -72,9 +72,9 @@ class PclTaskWeights(Settings):
     """How often each pre-training task of IDC-PCL is drawn for a step, relative to the others."""
 
     mlm: Weight = 8.0
-    """Masked words, from the rest of the sentence and the pictures."""
+    """Masked words, from the rest of the sentence and the images."""
     mvcl: Weight = 1.0
-    """Masked cells of one picture, told from other masked cells and from what the model makes of all the rest."""
+    """Masked cells of one image, told from other masked cells and from what the model makes of all the rest."""
     fda: Weight = 2.0
     """The true sentence, told from hard negatives."""
 
@@ -93,7 +93,7 @@ class PclPretrainSettings(Settings):
     masked_words: float = Field(default=0.15, gt=0, lt=1)
     """Chance of every word, and of the end token, to be predicted."""
     masked_cells: float = Field(default=0.15, gt=0, lt=1)
-    """Chance of every cell of one picture to be hidden; at least one is."""
+    """Chance of every cell of one image to be hidden; at least one is."""
     mvcl_temperature: float = Field(default=1.0, gt=0)
     fda_temperature: float = Field(default=1.0, gt=0)
     negatives: tuple[int, int, int] = (2, 2, 2)
@@ -106,11 +106,11 @@ class PclPretrainSettings(Settings):
     """Where the data have pairs without a change: one negative of a change says that nothing changed, and those of a
     pair without a change are other changes each time."""
     class_margin: float = Field(default=0.4, ge=0, lt=1)
-    """Cosine above which pictures of different classes repel each other."""
+    """Cosine above which images of different classes repel each other."""
 
 
 class PclFinetuneSettings(Settings):
-    """IDC-PCL's fine-tuning: words from the pictures and the words before them, and whether there is a change."""
+    """IDC-PCL's fine-tuning: words from the images and the words before them, and whether there is a change."""
 
     kind: Literal["pcl-finetune"]
     positions: Literal["masked", "every"] = "masked"
@@ -134,17 +134,17 @@ class BaselineObjectiveSettings(Settings):
 
 
 class EverydaySettings(Settings):
-    """Everyday pictures, all at once: kind, place, frame of the sentence, names. Weights of the losses; 0: left out."""
+    """Everyday images, all at once: kind, place, frame of the sentence, names. Weights of the losses; 0: left out."""
 
     kind: Literal["everyday"]
     change: Weight = 1.0
     """Per pair: the kind of change."""
     mask: Weight = 4.0
-    """Per patch, after the pictures met: is this the thing that changed."""
+    """Per patch, after the images met: is this the thing that changed."""
     words: Weight = 1.0
     """The frame of the sentence."""
     patches: Weight = 0.1
-    """Per patch, before the pictures meet: which thing is seen there."""
+    """Per patch, before the images meet: which thing is seen there."""
     nouns: Weight = 1.0
     """The name of a thing from a window round it, at every level of the tree of nouns."""
     colours: Weight = 0.3
@@ -161,7 +161,7 @@ class ReplySettings(Settings):
 
 AnyObjective = (
     DenseSettings
-    | PictureTextSettings
+    | ImageTextSettings
     | AdaptSettings
     | CaptionSettings
     | PclPretrainSettings

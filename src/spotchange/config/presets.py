@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-# The kinds of change that everyday pictures know; `spotchange.everyday.kinds` draws them.
+# The kinds of change that everyday images know; `spotchange.everyday.kinds` draws them.
 EVERYDAY_KINDS = (
     "none",
     "add",
@@ -107,7 +107,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     ),
     # The same on ResNet-50.
     "idc-pcl-resnet50": _IDC_PCL,
-    # On CLIP's own backbone: patches of ViT-B/32 after the pictures met.
+    # On CLIP's own backbone: patches of ViT-B/32 after the images met.
     "idc-pcl-clip": merged(_IDC_PCL, {"vision": {"backbone": "vit", "layers": 12, "freeze_backbone": False}}),
     "clip-vit-b16": {"vision": {"patch": 16}},
     "clip-vit-l14": {
@@ -134,9 +134,9 @@ PRESETS: dict[str, dict[str, Any]] = {
         },
     ),
     "scene-clip": merged(_SCENE_TOWERS, {"architecture": "clip", "vision": {"n_inter": 0}, "captioner": None}),
-    # CLIP4IDC's final version on those towers: 9 blocks see one picture, 3 see both.
+    # CLIP4IDC's final version on those towers: 9 blocks see one image, 3 see both.
     "scene-clip4idc": merged(_SCENE_TOWERS, {"captioner": {"width": 256, "heads": 4}}),
-    # Everyday pictures: pretrained backbone, cells of 16 pixels, frames of sentences with slots for names.
+    # Everyday images: pretrained backbone, cells of 16 pixels, frames of sentences with slots for names.
     "spotchange-everyday": {
         "vision": {
             "backbone": "efficientnet-lite0",

@@ -43,7 +43,7 @@ class Prompt(PromptFile):
     """A prompt about two images: `user` is asked with both of them."""
 
     images: Literal["two", "stacked"] = "two"
-    """two: one after the other; stacked: one picture with before above after, as BLIP2IDC shows a pair."""
+    """two: one after the other; stacked: one image with before above after, as BLIP2IDC shows a pair."""
     hints: str = ""
     """Added where the comparison's findings are given; holds {findings}."""
     score_question: str = ""

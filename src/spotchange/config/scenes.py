@@ -29,9 +29,9 @@ class LookRandomness(Settings):
     materials: Strength = 0.0
     """Roughness, gloss, sheen, tint and saturation of the objects."""
     exposure: Strength = 0.0
-    """Brightness of all three pictures of a scene together."""
+    """Brightness of all three images of a scene together."""
     blur: Strength = 0.0
-    """Softness of a picture, drawn for each picture."""
+    """Softness of an image, drawn for each image."""
     noise: Strength = 0.0
     """Sensor noise, drawn for each pixel."""
     jpeg: Strength = 0.0
@@ -60,10 +60,10 @@ class SceneSettings(Settings):
     move_distance: float = Field(default=1.0, ge=0.0, le=8.0)
     """A moved object goes at least this far."""
     camera_jitter: float = Field(default=2.0, ge=0.0, le=3.0)
-    """Each axis of the first camera, and of the two others on top of it, moves by up to this much. Fitted to pictures
+    """Each axis of the first camera, and of the two others on top of it, moves by up to this much. Fitted to images
     of the original (docs/decisions/0010-camera.md)."""
     camera_turn: float = Field(default=0.0, ge=0.0, le=180.0)
-    """The second pictures' cameras go around the scene by up to this many degrees either way."""
+    """The second images' cameras go around the scene by up to this many degrees either way."""
     look: LookRandomness = LookRandomness()
 
     @field_validator("changes", mode="before")
@@ -104,7 +104,7 @@ SPLIT_SCENES = {"train": 33_830, "val": 1_988, "test": 3_985}
 """Scenes in the splits of the official CLEVR-Change; each gives two pairs."""
 
 NARROW_CAMERA = 1.0
-"""What the benchmark's description says of the camera, and what scenes had before its pictures were measured."""
+"""What the benchmark's description says of the camera, and what scenes had before its images were measured."""
 
 PRESETS: dict[str, dict[str, Any]] = {
     "clevr-change": {},
@@ -122,7 +122,7 @@ def scene_preset(name: str, **changes: Any) -> SceneSettings:
 
 
 class DatasetPlan(Settings):
-    """A data set to write: which scenes, how their pictures look, how much is said about them."""
+    """A data set to write: which scenes, how their images look, how much is said about them."""
 
     preset: str = "clevr-change"
     seed: int = Field(default=0, ge=0, lt=2**48)

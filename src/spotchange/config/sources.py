@@ -63,12 +63,12 @@ class DatasetSource(Settings):
     split: str = "train"
     """Folder of the data set to read."""
     cache: str | None = None
-    """Folder of the decoded pictures; null: beside the data set."""
+    """Folder of the decoded images; null: beside the data set."""
     protocol: ProtocolName = "pairs"
     """What counts as a caption, e.g. spot-the-diff-multi joins all sentences of a pair."""
     task: Literal["pairs", "single", "classes"] = "pairs"
-    """What pre-training of idc-pcl does with it: pairs; single pictures (each stands on both sides) with captions;
-    single pictures with a column `class_id`."""
+    """What pre-training of idc-pcl does with it: pairs; single images (each stands on both sides) with captions;
+    single images with a column `class_id`."""
     unit: Unit = "pairs"
     """What an epoch runs over: pairs, sentences or change-sentences."""
     workers: int = Field(default=2, ge=0)
@@ -84,7 +84,7 @@ class FeatureSource(Settings):
     scenes: int | None = Field(default=None, ge=2)
     """Where the folder does not exist yet: make it first, from so many generated scenes; null: refuse."""
     task: Literal["pairs", "single", "classes"] = "pairs"
-    """What to make it of: pairs; pictures with descriptions; objects cut out, with classes."""
+    """What to make it of: pairs; images with descriptions; objects cut out, with classes."""
     of: StreamSource = StreamSource(kind="stream")
     """The rules, looks and sentences of those scenes."""
     unit: Unit = "pairs"
@@ -132,10 +132,10 @@ DataSource = Annotated[
 
 
 class AugmentSettings(Settings):
-    """Random changes of the pictures on the device; whatever they do, the caption stays true."""
+    """Random changes of the images on the device; whatever they do, the caption stays true."""
 
     crop: float = Field(default=0.0, ge=0, le=0.5)
-    """Largest part of the area cut away, the same window of both pictures, never through the changed object;
+    """Largest part of the area cut away, the same window of both images, never through the changed object;
     where its place is unknown at most a tenth."""
     brightness: float = Field(default=0.0, ge=0, lt=1)
     """Largest relative change, the same for both images of a pair."""
@@ -146,16 +146,16 @@ class AugmentSettings(Settings):
     hue: float = Field(default=0.0, ge=0, le=0.5)
     """Turns colours into others: only for captions that name none."""
     noise: float = Field(default=0.0, ge=0, le=0.5)
-    """Largest standard deviation of Gaussian noise, pictures being 0 to 1; drawn for each picture."""
+    """Largest standard deviation of Gaussian noise, images being 0 to 1; drawn for each image."""
     erase: float = Field(default=0.0, ge=0, le=1)
-    """Probability of a gray rectangle at the same place of both pictures, never over the changed object."""
+    """Probability of a gray rectangle at the same place of both images, never over the changed object."""
     blur: float = Field(default=0.0, ge=0, le=1)
-    """Probability of a slight blur of both pictures."""
+    """Probability of a slight blur of both images."""
     symmetries: bool = False
-    """Mirror and turn both pictures, and exchange left and right, top and bottom in the caption: only for pictures
+    """Mirror and turn both images, and exchange left and right, top and bottom in the caption: only for images
     seen from above, where any side may be up."""
     separate: float = Field(default=0.0, ge=0, le=1)
-    """How far brightness, contrast and saturation may differ between the two pictures, as a part of their range."""
+    """How far brightness, contrast and saturation may differ between the two images, as a part of their range."""
 
     @property
     def active(self) -> bool:

@@ -77,7 +77,7 @@ class StageSettings(Settings):
     max_minutes: float | None = Field(default=None, gt=0)
     """Plan in minutes of training as well: the stage ends, and the schedule with it, at whichever comes first."""
     pairs_per_step: int = Field(default=64, ge=1)
-    """Pairs of pictures an update, over all processes."""
+    """Pairs of images an update, over all processes."""
     accumulate: int = Field(default=1, ge=1)
     """Parts that an update's pairs are computed in, where memory is short."""
     start_from: str | None = None

@@ -1,4 +1,4 @@
-"""Pairs of pictures on disk: rows, readers, importers, and the batches training reads.
+"""Pairs of images on disk: rows, readers, importers, and the batches training reads.
 
 Importing this loads no torch; `batches` and `disk` do.
 """

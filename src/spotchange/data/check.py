@@ -31,7 +31,7 @@ class SplitReport:
     captions_per_row: dict[str, int] = field(default_factory=dict)
     words_per_caption: dict[str, float] = field(default_factory=dict)
     change_types: dict[str, int] = field(default_factory=dict)
-    picture_sizes: dict[str, int] = field(default_factory=dict)
+    image_sizes: dict[str, int] = field(default_factory=dict)
     columns: list[str] = field(default_factory=list)
     repeated_pairs: int = 0
 
@@ -64,13 +64,13 @@ class DatasetReport:
 def check_dataset(
     data_dir: str | os.PathLike[str], *, decode: bool = False, advance: Callable[[int], None] | None = None
 ) -> DatasetReport:
-    """Read every row and every picture's header of a data set (with `decode`: every pixel)."""
+    """Read every row and every image's header of a data set (with `decode`: every pixel)."""
     report = DatasetReport(path=str(data_dir))
     splits = list_splits(data_dir)
     if not splits:
         raise DataError(f"{data_dir} holds no data set", hint="a data set is DIR/{train,val,test}/metadata.jsonl")
     words: Counter[str] = Counter()
-    split_of: dict[str, str] = {}  # a picture's real path -> the split it was last seen in
+    split_of: dict[str, str] = {}  # an image's real path -> the split it was last seen in
     shared: Counter[tuple[str, str]] = Counter()
     for split in splits:
         checker = _SplitChecker(report, split, words, split_of, shared, decode=decode)
@@ -177,7 +177,7 @@ class _SplitChecker:
         found.captions = sum(count * rows for count, rows in self.caption_counts.items())
         found.captions_per_row = {str(count): rows for count, rows in sorted(self.caption_counts.items())}
         found.change_types = dict(self.types.most_common())
-        found.picture_sizes = dict(self.sizes.most_common())
+        found.image_sizes = dict(self.sizes.most_common())
         if self.word_counts:
             total = sum(self.word_counts.values())
             mean = sum(count * captions for count, captions in self.word_counts.items()) / total

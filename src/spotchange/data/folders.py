@@ -20,7 +20,7 @@ def hold_out(
 ) -> dict[str, int]:
     """Write a new set whose `train` and `val` are both drawn from the old `train`; returns the pairs of each split.
 
-    The old set's other splits go along as `official-val` and so on. Pairs of one scene stay together; pictures are
+    The old set's other splits go along as `official-val` and so on. Pairs of one scene stay together; images are
     links to the old set's.
     """
     if not 0 < share < 1:
@@ -56,7 +56,7 @@ def _moved(rows: Iterable[Row], folder: Path) -> Iterator[Row]:
             if path is not None and name is not None:
                 if os.path.isabs(name) or ".." in Path(name).parts:
                     raise DataError(f"row '{row.id}': {name} leaves the split's folder")
-                place_picture(path, folder / name)
+                place_image(path, folder / name)
         yield replace(row, folder=folder)
 
 
@@ -74,8 +74,8 @@ def new_data_set(out: Path) -> Iterator[Path]:
         yield building
 
 
-def place_picture(path: Path, target: Path, *, copy: bool = False) -> None:
-    """Link to a picture, or copy it, byte for byte; one that was placed before stays."""
+def place_image(path: Path, target: Path, *, copy: bool = False) -> None:
+    """Link to an image, or copy it, byte for byte; one that was placed before stays."""
     if os.path.lexists(target):
         return
     target.parent.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,6 @@
-"""Rows of a data set on disk: `DIR/{train,val,test}/metadata.jsonl`, one pair of pictures a line.
+"""Rows of a data set on disk: `DIR/{train,val,test}/metadata.jsonl`, one pair of images a line.
 
-This is the Hugging Face `imagefolder` convention with two pictures a row, so
+This is the Hugging Face `imagefolder` convention with two images a row, so
 `datasets.load_dataset("imagefolder", data_dir=DIR)` reads the same folder (as columns `before` and `after`).
 """
 

@@ -14,8 +14,8 @@ from spotchange.errors import DataError, ImageError
 from spotchange.files import atomic_path
 from spotchange.images import read_image
 
-PICTURE_HEIGHT = 200
-MAX_PICTURE_WIDTH = 360
+IMAGE_HEIGHT = 200
+MAX_IMAGE_WIDTH = 360
 CAPTIONS_SHOWN = 5
 MARGIN = 12
 LINE = 17
@@ -54,13 +54,13 @@ def write_preview(rows: list[Row], out: str | os.PathLike[str], *, columns: int 
         try:
             sheet.save(temporary)
         except (ValueError, KeyError) as error:
-            raise DataError(f"cannot write {out}: unknown picture format", hint="use a name like grid.png") from error
+            raise DataError(f"cannot write {out}: unknown image format", hint="use a name like grid.png") from error
     return size
 
 
 def _card(row: Row) -> Image.Image:
-    pictures = [_side(row, "before"), _side(row, "after")]
-    width = sum(picture.width for picture in pictures) + MARGIN // 2
+    images = [_side(row, "before"), _side(row, "after")]
+    width = sum(image.width for image in images) + MARGIN // 2
     font = ImageFont.load_default(size=13)
     characters = max(24, int(width / 6.6))  # mean letter width of the default font at this size
     title = row.id + (f"  ({row.change_type})" if row.change_type else "")
@@ -69,29 +69,29 @@ def _card(row: Row) -> Image.Image:
         texts += [(line, INK) for line in textwrap.wrap(f"- {caption}", characters, subsequent_indent="  ")]
     if len(row.captions) > CAPTIONS_SHOWN:
         texts.append((f"  and {len(row.captions) - CAPTIONS_SHOWN} more", FAINT))
-    card = Image.new("RGB", (width, PICTURE_HEIGHT + MARGIN // 2 + LINE * len(texts) + 4), PAPER)
-    card.paste(pictures[0], (0, 0))
-    card.paste(pictures[1], (pictures[0].width + MARGIN // 2, 0))
+    card = Image.new("RGB", (width, IMAGE_HEIGHT + MARGIN // 2 + LINE * len(texts) + 4), PAPER)
+    card.paste(images[0], (0, 0))
+    card.paste(images[1], (images[0].width + MARGIN // 2, 0))
     draw = ImageDraw.Draw(card)
     for number, (text, color) in enumerate(texts):
-        draw.text((0, PICTURE_HEIGHT + MARGIN // 2 + LINE * number), text, fill=color, font=font)
+        draw.text((0, IMAGE_HEIGHT + MARGIN // 2 + LINE * number), text, fill=color, font=font)
     return card
 
 
 def _side(row: Row, side: str) -> Image.Image:
-    """One picture at the sheet's height, with the boxes the row gives; a placeholder where it cannot be read."""
+    """One image at the sheet's height, with the boxes the row gives; a placeholder where it cannot be read."""
     path, boxes = (row.before_path, row.before_boxes) if side == "before" else (row.after_path, row.after_boxes)
     try:
-        picture = read_image(path)
+        image = read_image(path)
     except ImageError as error:
         return _placeholder(side, error.message)
-    scale = min(PICTURE_HEIGHT / picture.height, MAX_PICTURE_WIDTH / picture.width)
-    size = (max(1, round(picture.width * scale)), max(1, round(picture.height * scale)))
-    framed = Image.new("RGB", (size[0], PICTURE_HEIGHT), EDGE)
-    framed.paste(picture.resize(size, Image.Resampling.BICUBIC), (0, (PICTURE_HEIGHT - size[1]) // 2))
+    scale = min(IMAGE_HEIGHT / image.height, MAX_IMAGE_WIDTH / image.width)
+    size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
+    framed = Image.new("RGB", (size[0], IMAGE_HEIGHT), EDGE)
+    framed.paste(image.resize(size, Image.Resampling.BICUBIC), (0, (IMAGE_HEIGHT - size[1]) // 2))
     draw = ImageDraw.Draw(framed)
     for box in boxes or ():
-        _draw_box(draw, box, scale, (PICTURE_HEIGHT - size[1]) // 2)
+        _draw_box(draw, box, scale, (IMAGE_HEIGHT - size[1]) // 2)
     draw.text((5, 3), side, fill=PAPER, font=ImageFont.load_default(size=12), stroke_width=2, stroke_fill=INK)
     return framed
 
@@ -102,7 +102,7 @@ def _draw_box(draw: ImageDraw.ImageDraw, box: PixelBox, scale: float, top: int) 
 
 
 def _placeholder(side: str, reason: str) -> Image.Image:
-    blank = Image.new("RGB", (PICTURE_HEIGHT * 3 // 2, PICTURE_HEIGHT), EDGE)
+    blank = Image.new("RGB", (IMAGE_HEIGHT * 3 // 2, IMAGE_HEIGHT), EDGE)
     text = "\n".join(textwrap.wrap(f"{side}: {reason}", 42))
     ImageDraw.Draw(blank).text((8, 8), text, fill=INK, font=ImageFont.load_default(size=12))
     return blank

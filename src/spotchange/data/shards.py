@@ -1,6 +1,6 @@
 """Data sets as tar files in the WebDataset convention: KEY.before.jpg, KEY.after.jpg, KEY.json, one after another.
 
-A few large files travel and stream better than many small ones. Pictures go in and out as they are, byte for byte.
+A few large files travel and stream better than many small ones. Images go in and out as they are, byte for byte.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SIDES = ("before", "after", "mask")
 
 @dataclass(frozen=True, kw_only=True)
 class PackedPair:
-    """A row and its pictures as encoded bytes; the row's file names are those inside the shard."""
+    """A row and its images as encoded bytes; the row's file names are those inside the shard."""
 
     row: Row
     before: bytes
@@ -127,7 +127,7 @@ def _unpacked(folder: Path, paths: list[Path], advance: Callable[[int], None] | 
 def _suffix(name: str) -> str:
     suffix = Path(name).suffix.lower()
     if suffix not in SUFFIXES:
-        raise DataError(f"{name!r} does not end like a picture ({', '.join(SUFFIXES)})")
+        raise DataError(f"{name!r} does not end like an image ({', '.join(SUFFIXES)})")
     return suffix
 
 
@@ -136,11 +136,11 @@ def _write_shard(path: Path, rows: list[Row], *, first: int) -> None:
         for number, row in enumerate(rows, start=first):
             key = f"{number:08d}"  # a row's own id may hold dots and slashes, which mean something in the convention
             names: dict[str, Any] = {}
-            for side, picture in zip(_SIDES, (row.before_path, row.after_path, row.mask_path), strict=True):
-                if picture is not None:
-                    image_size(picture)  # whatever else a row names must not be packed and given away
-                    names[f"{side}_file_name"] = f"{key}.{side}{picture.suffix.lower()}"
-                    _add(shard, names[f"{side}_file_name"], picture.read_bytes())
+            for side, image in zip(_SIDES, (row.before_path, row.after_path, row.mask_path), strict=True):
+                if image is not None:
+                    image_size(image)  # whatever else a row names must not be packed and given away
+                    names[f"{side}_file_name"] = f"{key}.{side}{image.suffix.lower()}"
+                    _add(shard, names[f"{side}_file_name"], image.read_bytes())
             text = json.dumps(replace(row, **names).to_dict(), ensure_ascii=False)
             _add(shard, f"{key}.json", text.encode())
 
@@ -178,12 +178,12 @@ def _check_end(path: Path) -> None:
 
 
 def _unpack(path: Path, key: str, parts: dict[str, bytes]) -> PackedPair:
-    pictures = {}
+    images = {}
     for side in _SIDES:
         names = [name for name in parts if name.partition(".")[0] == side]
         if names:
-            pictures[side] = f"{key}.{names[0]}", parts[names[0]]
-    missing = [name for name in ("before", "after") if name not in pictures] + ["json"] * ("json" not in parts)
+            images[side] = f"{key}.{names[0]}", parts[names[0]]
+    missing = [name for name in ("before", "after") if name not in images] + ["json"] * ("json" not in parts)
     if missing:
         raise DataError(f"{path}: '{key}' has no {' and no '.join(missing)}")
     try:
@@ -193,10 +193,10 @@ def _unpack(path: Path, key: str, parts: dict[str, bytes]) -> PackedPair:
         values.setdefault("id", key)
         for side in _SIDES:
             values.pop(f"{side}_file_name", None)
-            if side in pictures:
-                values[f"{side}_file_name"] = pictures[side][0]
+            if side in images:
+                values[f"{side}_file_name"] = images[side][0]
         row = parse_row(json.dumps(values), path.parent)
     except (ValueError, DataError) as error:
         raise DataError(f"{path}: '{key}.json' is no row ({error})") from error
-    mask = pictures["mask"][1] if "mask" in pictures else None
-    return PackedPair(row=row, before=pictures["before"][1], after=pictures["after"][1], mask=mask)
+    mask = images["mask"][1] if "mask" in images else None
+    return PackedPair(row=row, before=images["before"][1], after=images["after"][1], mask=mask)

@@ -120,7 +120,7 @@ def fit(outputs: CalibrationOutputs, *, fitted_on: str) -> tuple[Calibration, Fa
     calibration = Calibration(
         temperature=round(float(temperature), 4),
         threshold=_threshold(scores, changed),
-        # A little less than that, because other pictures of the same world may lie farther out (benchmarks/gate.py).
+        # A little less than that, because other images of the same world may lie farther out (benchmarks/gate.py).
         least_familiarity=round(float(np.quantile(held_out, FALSE_ALARMS)) / FARTHER, 8),
         word_penalties=dict.fromkeys(RELATION_WORDS, penalty) if (penalty := _best_penalty(outputs)) else {},
         fitted_on=fitted_on,
@@ -163,7 +163,7 @@ def report_scores(logits: Logits, changed: Verdicts, calibration: Calibration) -
 
 
 def write(folder: Path, calibration: Calibration, familiarity: Familiarity, reports: dict[str, Any]) -> None:
-    """Put the numbers and their picture beside the weights."""
+    """Put the numbers and their image beside the weights."""
     values = calibration.model_dump() | {"reports": reports}
     familiarity.save(folder)
     write_text(folder / CALIBRATION_FILE, json.dumps(values, indent=2) + "\n")

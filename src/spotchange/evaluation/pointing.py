@@ -1,6 +1,6 @@
 """Does the heat map look at what changed? The pointing game, and how much of the heat lies on the change.
 
-A picture is scored where the change can be seen: before for drop, after for add, both for everything else.
+An image is scored where the change can be seen: before for drop, after for add, both for everything else.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NAMES = ("pointing", "pointing, patch", "coverage")
 def pointing_values(row: Row, heat: NDArray[np.float32] | None) -> dict[str, float]:
     """One pair's values; empty where there is no heat, nothing changed, or the place is unknown.
 
-    "pointing": the peak of the heat map, scaled up smoothly to the picture, lies inside the true mask in every picture
+    "pointing": the peak of the heat map, scaled up smoothly to the image, lies inside the true mask in every image
     scored. "pointing, patch": the hottest patch touches the mask. "coverage": share of the heat inside it.
     """
     scored = None if heat is None else score_pair(row, heat)
@@ -50,7 +50,7 @@ def score_pair(row: Row, heat: NDArray[np.float32]) -> tuple[float, float, float
 
 
 def score_image(heat: NDArray[np.float32], mask: Mask) -> tuple[bool, bool, float]:
-    """Peak inside the mask, hottest patch touching it, share of heat inside; for one picture."""
+    """Peak inside the mask, hottest patch touching it, share of heat inside; for one image."""
     height, width = mask.shape
     scaled = np.asarray(Image.fromarray(_smoothed(heat)).resize((width, height), Image.Resampling.BICUBIC))
     peak = np.unravel_index(int(scaled.argmax()), scaled.shape)
@@ -81,7 +81,7 @@ def _smoothed(heat: NDArray[np.float32]) -> NDArray[np.float32]:
 def true_masks(row: Row) -> tuple[Mask | None, Mask | None]:
     """Where the change is in before and in after: the mask, cut to the boxes of each side where they are given.
 
-    A row's mask covers the change in both pictures together, so the boxes say which part is which.
+    A row's mask covers the change in both images together, so the boxes say which part is which.
     """
     drawn = None
     if row.mask_path is not None:

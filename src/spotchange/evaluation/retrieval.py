@@ -84,7 +84,7 @@ def retrieval(captioner: Captioner, rows: Sequence[Row], *, batch_size: int = 16
 
 
 def rank_captions(captioner: Captioner, pair: Pair, texts: Sequence[str]) -> list[tuple[str, float]]:
-    """Texts with their similarity to a pair of pictures, the best first."""
+    """Texts with their similarity to a pair of images, the best first."""
     similarity = embed_texts(captioner, texts) @ embed_pairs(captioner, [pair])[0]
     return [(texts[place], float(similarity[place])) for place in np.argsort(-similarity, kind="stable")]
 

@@ -15,11 +15,11 @@ from PIL import Image
 from spotchange.errors import DataError, InputError
 from spotchange.everyday.language.colours import main_colour
 from spotchange.everyday.language.nouns import everyday_nouns
-from spotchange.everyday.library import BACKGROUND_PICTURES, BACKGROUNDS, OBJECTS, SIDE, TILES
+from spotchange.everyday.library import BACKGROUND_IMAGES, BACKGROUNDS, OBJECTS, SIDE, TILES
 from spotchange.files import load_json, read_input, write_bytes
 from spotchange.images import read_image, read_stored
 
-_PICTURES = (".png", ".webp")
+_IMAGES = (".png", ".webp")
 _SMALLEST = 16  # pixels
 _HEIGHT = 0.25  # metres, where nothing is known
 
@@ -42,12 +42,12 @@ def add_objects(
     The noun is the file's name up to the first digit or the folder it lies in: `mug_01.png`, `mug/01.png`,
     `plastic-bottle 3.webp`. `metadata.jsonl` in the folder, with `file_name` and `noun`, wins.
     """
-    files = sorted(path for path in folder.rglob("*") if path.suffix.lower() in _PICTURES)
+    files = sorted(path for path in folder.rglob("*") if path.suffix.lower() in _IMAGES)
     if not files:
         raise InputError(f"{folder} holds no PNG or WebP cut-outs")
     known = everyday_nouns().ids
     named = _named(folder) | (nouns or {})
-    rows, pictures = [], bytearray()
+    rows, images = [], bytearray()
     unknown: list[str] = []
     counts: dict[str, int] = {}
     start = (library / TILES).stat().st_size if (library / TILES).exists() else 0
@@ -68,31 +68,31 @@ def add_objects(
                 "held_out_noun": False,
                 "source": "own",
                 "licence": licence,
-                "views": [{"at": [start + len(pictures), len(encoded)], "aspect": aspect}],
+                "views": [{"at": [start + len(images), len(encoded)], "aspect": aspect}],
             }
         )
-        pictures += encoded
+        images += encoded
         counts[noun or "without a name"] = counts.get(noun or "without a name", 0) + 1
-    _extend(library, OBJECTS, TILES, rows, bytes(pictures))
+    _extend(library, OBJECTS, TILES, rows, bytes(images))
     return Added(objects=len(rows), nouns=counts, unknown=tuple(unknown))
 
 
 def add_backgrounds(folder: Path, library: Path, *, split: str = "train", licence: str = "own") -> int:
     """Add photos to paste things on; returns how many."""
-    files = sorted(path for path in folder.rglob("*") if path.suffix.lower() in (*_PICTURES, ".jpg", ".jpeg"))
+    files = sorted(path for path in folder.rglob("*") if path.suffix.lower() in (*_IMAGES, ".jpg", ".jpeg"))
     if not files:
         raise InputError(f"{folder} holds no photos")
-    rows, pictures = [], bytearray()
-    start = (library / BACKGROUND_PICTURES).stat().st_size if (library / BACKGROUND_PICTURES).exists() else 0
+    rows, images = [], bytearray()
+    start = (library / BACKGROUND_IMAGES).stat().st_size if (library / BACKGROUND_IMAGES).exists() else 0
     for path in files:
-        picture = read_image(path)
-        picture.thumbnail((384, 384))
-        encoded = _encoded(picture, 75)
-        at = [start + len(pictures), len(encoded)]
+        image = read_image(path)
+        image.thumbnail((384, 384))
+        encoded = _encoded(image, 75)
+        at = [start + len(images), len(encoded)]
         name = f"own:{path.relative_to(folder).as_posix()}"
         rows.append({"id": name, "kind": "photo", "split": split, "source": "own", "licence": licence, "at": at})
-        pictures += encoded
-    _extend(library, BACKGROUNDS, BACKGROUND_PICTURES, rows, bytes(pictures))
+        images += encoded
+    _extend(library, BACKGROUNDS, BACKGROUND_IMAGES, rows, bytes(images))
     return len(rows)
 
 
@@ -117,30 +117,30 @@ def _noun_of(path: Path, folder: Path, known: dict[str, int]) -> str:
 
 
 def _cut_out(path: Path) -> tuple[bytes, float, str]:
-    """Cropped to what is seen, as small as the library needs it: encoded picture, width / height, colour."""
+    """Cropped to what is seen, as small as the library needs it: encoded image, width / height, colour."""
     stored = read_stored(path)
     if "A" not in stored.getbands() and "transparency" not in stored.info:
         raise DataError(f"{path} has no transparency: cut the thing out of its background first")
-    picture = stored.convert("RGBA")
-    alpha = np.asarray(picture)[..., 3] > 8
+    image = stored.convert("RGBA")
+    alpha = np.asarray(image)[..., 3] > 8
     down, across = np.nonzero(alpha)
     if not len(down) or min(np.ptp(down), np.ptp(across)) < _SMALLEST:
         raise DataError(f"{path} shows less than {_SMALLEST} pixels of a thing")
-    picture = picture.crop((int(across.min()), int(down.min()), int(across.max()) + 1, int(down.max()) + 1))
-    picture.thumbnail((SIDE, SIDE), Image.Resampling.LANCZOS)
-    return _encoded(picture, 80), round(picture.width / picture.height, 4), main_colour(np.asarray(picture))
+    image = image.crop((int(across.min()), int(down.min()), int(across.max()) + 1, int(down.max()) + 1))
+    image.thumbnail((SIDE, SIDE), Image.Resampling.LANCZOS)
+    return _encoded(image, 80), round(image.width / image.height, 4), main_colour(np.asarray(image))
 
 
-def _encoded(picture: Image.Image, quality: int) -> bytes:
+def _encoded(image: Image.Image, quality: int) -> bytes:
     buffer = io.BytesIO()
-    picture.save(buffer, "WEBP", quality=quality, method=4)
+    image.save(buffer, "WEBP", quality=quality, method=4)
     return buffer.getvalue()
 
 
-def _extend(library: Path, table: str, pictures: str, rows: list[dict[str, Any]], data: bytes) -> None:
-    """Pictures first, then the rows that name them: an interruption leaves bytes that no row knows."""
+def _extend(library: Path, table: str, images: str, rows: list[dict[str, Any]], data: bytes) -> None:
+    """Images first, then the rows that name them: an interruption leaves bytes that no row knows."""
     library.mkdir(parents=True, exist_ok=True)
-    with (library / pictures).open("ab") as file:
+    with (library / images).open("ab") as file:
         file.write(data)
     there = (library / table).read_bytes() if (library / table).exists() else b""
     write_bytes(library / table, there + "".join(json.dumps(row) + "\n" for row in rows).encode())

@@ -92,10 +92,10 @@ def _generate(
         number += step
         seed = 3 * plan.seed + SPLIT_SEEDS[plan.split]
         scenes = draw_scenes(library, numbers, seed=seed, shares=shares)
-        pictures = compose(library, scenes, side=plan.side)
-        facts = facts_of(library, scenes, pictures)
+        images = compose(library, scenes, side=plan.side)
+        facts = facts_of(library, scenes, images)
         shown = [place for place in range(len(facts)) if visible(facts[place])][: pairs - len(kinds)]
-        pixels = pictures.pixels.permute(0, 1, 3, 4, 2).cpu().numpy()
+        pixels = images.pixels.permute(0, 1, 3, 4, 2).cpu().numpy()
         lines = [_write_pair(outgoing.there, int(numbers[place]), pixels[place], facts[place], plan) for place in shown]
         _append(folder / ROWS, lines)
         kinds |= {line["id"]: line["change_type"] for line in lines}
@@ -108,9 +108,9 @@ def _generate(
 
 def _write_pair(folder: Path, number: int, pixels: np.ndarray, facts: Facts, plan: EverydayPlan) -> dict[str, Any]:
     names = [f"images/{number:06d}_{when}.png" for when in ("before", "after")]
-    for name, picture in zip(names, pixels, strict=True):
+    for name, image in zip(names, pixels, strict=True):
         buffer = io.BytesIO()
-        Image.fromarray(picture).save(buffer, "PNG")
+        Image.fromarray(image).save(buffer, "PNG")
         write_bytes(folder / name, buffer.getvalue())
     boxes = [None, None] if facts["target"] is None else facts["things"][facts["target"]]["boxes"]
     row = Row(

@@ -1,4 +1,4 @@
-"""What is true of an everyday pair, as plain values: which things are seen where in each picture, and what changed."""
+"""What is true of an everyday pair, as plain values: which things are seen where in each image, and what changed."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from spotchange.everyday.imaging.compositing import Pictures
+from spotchange.everyday.imaging.compositing import ImageBatch
 from spotchange.everyday.kinds import OBJECT_KINDS
 from spotchange.everyday.language.colours import COLOURS
 from spotchange.everyday.language.nouns import everyday_nouns
 from spotchange.everyday.library import Library
 from spotchange.everyday.scenes import HALF, LAYERS, TARGET, Scenes
 
-LEAST_SEEN = 0.0006  # part of the picture that a thing must show to be spoken of
+LEAST_SEEN = 0.0006  # part of the image that a thing must show to be spoken of
 
 Facts = dict[str, Any]
 
 
-def facts_of(library: Library, scenes: Scenes, pictures: Pictures) -> list[Facts]:
-    """One dictionary a scene: `kind`, `target` (or None) and `things` with noun, colour and box in both pictures."""
-    labels = pictures.label.cpu().numpy()
+def facts_of(library: Library, scenes: Scenes, images: ImageBatch) -> list[Facts]:
+    """One dictionary a scene: `kind`, `target` (or None) and `things` with noun, colour and box in both images."""
+    labels = images.label.cpu().numpy()
     objects, colours = scenes.things.object.cpu().numpy(), scenes.things.colour.cpu().numpy()
     nouns = library.nouns.cpu().numpy()
     names = (*everyday_nouns().names, None)
@@ -47,7 +47,7 @@ def facts_of(library: Library, scenes: Scenes, pictures: Pictures) -> list[Facts
 
 
 def visible(facts: Facts) -> bool:
-    """Whether the change can be seen: what it is about shows in every picture that it should."""
+    """Whether the change can be seen: what it is about shows in every image that it should."""
     if facts["kind"] not in OBJECT_KINDS:
         return True
     if facts["target"] is None:

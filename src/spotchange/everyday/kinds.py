@@ -1,4 +1,4 @@
-"""The kinds of change in everyday pictures."""
+"""The kinds of change in everyday images."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Things to paste and pictures to paste them on: a folder of cut-outs and backgrounds, and how it lies in memory.
+"""Things to paste and images to paste them on: a folder of cut-outs and backgrounds, and how it lies in memory.
 
 A library folder holds `objects.jsonl` and `backgrounds.jsonl` with `tiles.bin` and `backgrounds.bin`, the encoded
-pictures one after the other; a row says where its picture begins and how long it is (`at`).
+images one after the other; a row says where its image begins and how long it is (`at`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SIDE = 128  # of a tile at its sharpest
 LEVELS = 4  # each half as wide as the one before
 BACKGROUND_SIDE = 352
 OBJECTS, TILES = "objects.jsonl", "tiles.bin"
-BACKGROUNDS, BACKGROUND_PICTURES = "backgrounds.jsonl", "backgrounds.bin"
+BACKGROUNDS, BACKGROUND_IMAGES = "backgrounds.jsonl", "backgrounds.bin"
 _RARE = 0.6  # exponent that lets rare nouns be drawn nearly as often as common ones
 
 
@@ -102,7 +102,7 @@ def read_library(
         colours=on([COLOURS.index(row["colour"]) for row in rows], torch.int64),
         heights=on([row["height"] for row in rows], torch.float32),
         chances=on(np.cumsum(chances / chances.sum()), torch.float32),
-        backgrounds=torch.from_numpy(_decoded(folder / BACKGROUND_PICTURES, background_rows, _background)).to(device),
+        backgrounds=torch.from_numpy(_decoded(folder / BACKGROUND_IMAGES, background_rows, _background)).to(device),
     )
 
 
@@ -135,17 +135,17 @@ def _decoded(path: Path, rows: list[dict[str, Any]], decode: Any) -> npt.NDArray
 
 def _tile(encoded: bytes) -> npt.NDArray[np.int32]:
     """All levels of a cut-out, one after the other."""
-    picture = Image.open(io.BytesIO(encoded)).convert("RGBA").convert("RGBa")
-    sharp = picture.resize((SIDE, SIDE), Image.Resampling.BICUBIC)
+    image = Image.open(io.BytesIO(encoded)).convert("RGBA").convert("RGBa")
+    sharp = image.resize((SIDE, SIDE), Image.Resampling.BICUBIC)
     levels = [sharp] + [sharp.reduce(2**level) for level in range(1, LEVELS)]
     return np.concatenate([_packed(np.asarray(each)) for each in levels])
 
 
 def _background(encoded: bytes) -> npt.NDArray[np.int32]:
-    picture = Image.open(io.BytesIO(encoded)).convert("RGB")
-    picture = picture.resize((BACKGROUND_SIDE, BACKGROUND_SIDE), Image.Resampling.BICUBIC)
+    image = Image.open(io.BytesIO(encoded)).convert("RGB")
+    image = image.resize((BACKGROUND_SIDE, BACKGROUND_SIDE), Image.Resampling.BICUBIC)
     opaque = np.full((BACKGROUND_SIDE, BACKGROUND_SIDE, 1), 255, np.uint8)
-    return _packed(np.concatenate([np.asarray(picture), opaque], axis=-1))
+    return _packed(np.concatenate([np.asarray(image), opaque], axis=-1))
 
 
 def _packed(rgba: npt.NDArray[np.uint8]) -> npt.NDArray[np.int32]:

@@ -13,7 +13,7 @@ from spotchange.everyday.imaging.looks import draw_looks
 from spotchange.everyday.kinds import KIND_IDS, KINDS, SHARES, WHOLE_KINDS
 from spotchange.everyday.language.colours import COLOURS, PAINTS
 from spotchange.everyday.library import Library
-from spotchange.everyday.scenes import HALF, LAYERS, OTHERS, TARGET, Scenes, Things, stack_pictures
+from spotchange.everyday.scenes import HALF, LAYERS, OTHERS, TARGET, Scenes, Things, stack_images
 
 _TRIES = 6  # places that are tried for each thing; the one with most room wins
 _FLATTEN = 0.55  # exponent on real sizes: a mug beside a car would be a speck
@@ -101,7 +101,7 @@ def _draw_things(library: Library, draws: Draws, kind: Tensor, calm: Tensor) -> 
     after["x"] += draws.bell(LAYERS, 1.0) * sway[:, None]
     after["y"] += draws.bell(LAYERS, 1.0) * sway[:, None]
     _change(library, draws, kind, before, after, (moved_x, moved_y), (chosen[:, -1], view[:, -1]), height[:, -1])
-    both = {name: stack_pictures(before[name], after[name]) for name in before}
+    both = {name: stack_images(before[name], after[name]) for name in before}
     assert both["on"].shape == (scenes, 2, LAYERS)
     return Things(**both)
 
@@ -121,7 +121,7 @@ def _with_half(values: Tensor) -> Tensor:
 
 
 def _draw_sizes(library: Library, draws: Draws, chosen: Tensor, view: Tensor) -> tuple[Tensor, Tensor]:
-    """Widths and heights in parts of the picture: the target's drawn, all others to its scale, softened."""
+    """Widths and heights in parts of the image: the target's drawn, all others to its scale, softened."""
     real = library.heights[chosen].clamp(0.02, 4.0) ** _FLATTEN
     target = torch.exp(draws.one(math.log(0.075), math.log(0.5)))
     height = target[:, None] * real / real[:, :1]

@@ -1,6 +1,6 @@
 """A scene of everyday things before and after: what stands where, from which camera, in which light. No pixels yet.
 
-Places and sizes are parts of the picture's side, x to the right and y down; a thing stands on its lower edge.
+Places and sizes are parts of the image's side, x to the right and y down; a thing stands on its lower edge.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LAYERS = OTHERS + 2
 
 @dataclass(frozen=True, kw_only=True)
 class Things:
-    """What is pasted: (scenes, 2 pictures, layers) each; the first layer is the thing that changes."""
+    """What is pasted: (scenes, 2 images, layers) each; the first layer is the thing that changes."""
 
     on: Tensor  # bool
     view: Tensor  # int64: into the library's views
@@ -43,20 +43,20 @@ class Things:
         return self.y + self.height / 2
 
     def in_order(self, order: Tensor) -> Things:
-        """Layers of each picture taken as `order` (scenes, 2, layers) says."""
+        """Layers of each image taken as `order` (scenes, 2, layers) says."""
         return Things(**{each.name: _taken(getattr(self, each.name), order) for each in fields(self)})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Looks:
-    """Camera, light and the way to the file: (scenes, 2 pictures) each, unless it says otherwise."""
+    """Camera, light and the way to the file: (scenes, 2 images) each, unless it says otherwise."""
 
-    camera: Tensor  # (scenes, 2, 8): from the picture's place to the scene's, a projective map without its last one
+    camera: Tensor  # (scenes, 2, 8): from the image's place to the scene's, a projective map without its last one
     gain: Tensor
     contrast: Tensor
     saturation: Tensor
     balance: Tensor  # (scenes, 2, 3)
-    slope: Tensor  # (scenes, 2, 2): light falls off across the picture
+    slope: Tensor  # (scenes, 2, 2): light falls off across the image
     shade: Tensor  # (scenes, 2, 4): a large soft shadow: x, y, radius, darkness
     veil: Tensor  # (scenes, 2, 4): a colour laid over everything, and how much of it
     blur: Tensor  # 0 to 3
@@ -104,6 +104,6 @@ def _taken(values: Tensor, order: Tensor) -> Tensor:
     return values.gather(2, order)
 
 
-def stack_pictures(before: Tensor, after: Tensor) -> Tensor:
+def stack_images(before: Tensor, after: Tensor) -> Tensor:
     """Two of (scenes, ...) to (scenes, 2, ...)."""
     return torch.stack([before, after], dim=1)

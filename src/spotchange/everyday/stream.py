@@ -23,7 +23,7 @@ _SPLIT_SEEDS = {"train": 0, "val": 500_009, "test": 900_007}
 
 @dataclass(frozen=True, kw_only=True)
 class EverydayBatch(PairBatch):
-    """Pairs of everyday pictures with what the compositor knows; no field is ever missing."""
+    """Pairs of everyday images with what the compositor knows; no field is ever missing."""
 
     mask_known: Tensor  # bool (N,): whether the change has a place
     nouns: Tensor  # int64 (N, 2): of the thing that changes; -1 where it is not
@@ -67,12 +67,12 @@ class EverydayStream:
     def batch(self, numbers: Tensor) -> EverydayBatch:
         """Pairs by their numbers."""
         scenes = draw_scenes(self.library, numbers, seed=self.seed, shares=self.shares)
-        pictures = compose(self.library, scenes, side=self.side)
-        truth = truth_of(self.library, scenes, pictures, grid=self.grid)
+        images = compose(self.library, scenes, side=self.side)
+        truth = truth_of(self.library, scenes, images, grid=self.grid)
         ids, mask = write_frames(truth.kind.clamp(min=0), truth.facts, Draws(self.seed + 2, scenes.numbers).one())
         return EverydayBatch(
-            before=pictures.pixels[:, 0],
-            after=pictures.pixels[:, 1],
+            before=images.pixels[:, 0],
+            after=images.pixels[:, 1],
             caption_ids=ids,
             caption_mask=mask,
             change_type=truth.kind,

@@ -1,4 +1,4 @@
-"""What is known about composited pictures: which patches changed, where the change is, what is seen in a window."""
+"""What is known about composited images: which patches changed, where the change is, what is seen in a window."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from spotchange.everyday.imaging.chance import Draws
-from spotchange.everyday.imaging.compositing import Pictures, pooled
+from spotchange.everyday.imaging.compositing import ImageBatch, pooled
 from spotchange.everyday.kinds import KIND_IDS, OBJECT_KINDS
 from spotchange.everyday.library import Library
 from spotchange.everyday.scenes import OTHERS, TARGET, Scenes
@@ -24,7 +24,7 @@ class Truth:
 
     kind: Tensor  # int64 (N,): -1 where the change cannot be seen
     mask: Tensor  # bool (N, 2, patches): the thing that changes
-    mask_known: Tensor  # bool (N,): False for changes of the whole picture, which have no place
+    mask_known: Tensor  # bool (N,): False for changes of the whole image, which have no place
     facts: Tensor  # int64 (N, 5): as frames ask for them
     nouns: Tensor  # int64 (N, 2): of the thing that changes; -1 where it is not
     colours: Tensor  # int64 (N, 2)
@@ -34,11 +34,11 @@ class Truth:
     window_colours: Tensor  # int64 (N, 2)
 
 
-def truth_of(library: Library, scenes: Scenes, pictures: Pictures, *, grid: tuple[int, int]) -> Truth:
-    """Everything that training asks about the pictures."""
-    side = pictures.changed.shape[-1]
+def truth_of(library: Library, scenes: Scenes, images: ImageBatch, *, grid: tuple[int, int]) -> Truth:
+    """Everything that training asks about the images."""
+    side = images.changed.shape[-1]
     has_place = (scenes.kind >= 1) & (scenes.kind <= len(OBJECT_KINDS))
-    changed = pictures.changed * has_place[:, None, None, None]
+    changed = images.changed * has_place[:, None, None, None]
     seen = changed.sum(dim=(2, 3)) * (288 / side) ** 2  # (N, 2)
     needed = scenes.things.on[:, :, TARGET] & has_place[:, None]
     hidden = (needed & (seen < _LEAST)).any(dim=1)
@@ -50,9 +50,9 @@ def truth_of(library: Library, scenes: Scenes, pictures: Pictures, *, grid: tupl
     windows, window_layer = _windows(scenes, there)
     layer_nouns = nouns.gather(2, window_layer[..., None])[..., 0]
     layer_colours = colours.gather(2, window_layer[..., None])[..., 0]
-    visible = _seen_at_middle(pictures, windows, window_layer)
+    visible = _seen_at_middle(images, windows, window_layer)
     step_y, step_x = side // grid[0], side // grid[1]
-    middle = pictures.label[:, :, step_y // 2 :: step_y, step_x // 2 :: step_x].long().flatten(2)
+    middle = images.label[:, :, step_y // 2 :: step_y, step_x // 2 :: step_x].long().flatten(2)
     patch_nouns = torch.where(middle >= 0, nouns.gather(2, middle.clamp(min=0)), -1)
     return Truth(
         kind=torch.where(hidden, -1, scenes.kind),
@@ -69,7 +69,7 @@ def truth_of(library: Library, scenes: Scenes, pictures: Pictures, *, grid: tupl
 
 
 def _facts(scenes: Scenes, share: Tensor, grid: tuple[int, int]) -> Tensor:
-    """Places in both pictures, direction of the move, new colour, larger or smaller."""
+    """Places in both images, direction of the move, new colour, larger or smaller."""
     rows = (torch.arange(grid[0], device=share.device) + 0.5) / grid[0]
     columns = (torch.arange(grid[1], device=share.device) + 0.5) / grid[1]
     whole = share.sum(dim=2).clamp(min=1e-6)
@@ -81,7 +81,7 @@ def _facts(scenes: Scenes, share: Tensor, grid: tuple[int, int]) -> Tensor:
         return (place > 0.36).long() + (place > 0.64).long()
 
     cell = 3 * third(y) + third(x)
-    # Where the thing is in one picture only, that is its place in both.
+    # Where the thing is in one image only, that is its place in both.
     there = share.sum(dim=2) > 0
     before = torch.where(there[:, 0], cell[:, 0], cell[:, 1])
     after = torch.where(there[:, 1], cell[:, 1], cell[:, 0])
@@ -94,7 +94,7 @@ def _facts(scenes: Scenes, share: Tensor, grid: tuple[int, int]) -> Tensor:
 
 
 def _windows(scenes: Scenes, there: Tensor) -> tuple[Tensor, Tensor]:
-    """Boxes in the picture's own frame round the target, or round another thing where the target is not."""
+    """Boxes in the image's own frame round the target, or round another thing where the target is not."""
     things = scenes.things
     draws = Draws(scenes.seed + 1, scenes.numbers)
     among = (things.on[:, 0, 1 : OTHERS + 1].sum(1).clamp(min=1).float() * draws.one()).long()
@@ -117,13 +117,13 @@ def _windows(scenes: Scenes, there: Tensor) -> tuple[Tensor, Tensor]:
     return torch.stack([px, py, width / zoom * wider, height / zoom], dim=2), layer
 
 
-def _seen_at_middle(pictures: Pictures, windows: Tensor, layer: Tensor) -> Tensor:
+def _seen_at_middle(images: ImageBatch, windows: Tensor, layer: Tensor) -> Tensor:
     """Whether the thing itself is what is seen within the middle of its window, at one of nine places."""
     offsets = torch.tensor([-0.2, 0.0, 0.2], device=windows.device)
     x = (windows[..., 0, None, None] + windows[..., 2, None, None] * offsets[None, :]).expand(-1, -1, 3, 3)
     y = (windows[..., 1, None, None] + windows[..., 3, None, None] * offsets[:, None]).expand(-1, -1, 3, 3)
     grid = torch.stack([2 * x - 1, 2 * y - 1], dim=-1).flatten(0, 1)
-    labels = pictures.label.float().flatten(0, 1)[:, None]
+    labels = images.label.float().flatten(0, 1)[:, None]
     found = F.grid_sample(labels + 1, grid, mode="nearest", align_corners=False)[:, 0].unflatten(0, (-1, 2))
     result: Tensor = ((found - 1) == layer[..., None, None]).sum(dim=(2, 3)) >= 5
     return result

@@ -1,6 +1,6 @@
 """The language of CLEVR-Change: vocabulary, writer, grammar, checker.
 
-Only what needs no compiler is exported; `writer`, `picture_texts` and `descriptions` are imported by name.
+Only what needs no compiler is exported; `writer`, `image_texts` and `descriptions` are imported by name.
 """
 
 from spotchange.language.checker import SentenceCheck, check, check_facts, find_change, has_all_attributes

@@ -1,4 +1,4 @@
-"""Single pictures in words: sentences about one picture, and the class of every object.
+"""Single images in words: sentences about one image, and the class of every object.
 
 Training that borrows from neighbouring tasks (image captioning, fine-grained classification) takes these beside pairs.
 The words are those of the captions, so one vocabulary serves both.
@@ -39,21 +39,21 @@ def object_classes(attributes: Any) -> np.ndarray:
     return np.where(shape < 0, -1, (color * len(MATERIALS) + material) * len(SHAPES) + shape)
 
 
-def describe_picture(batch: SceneBatch, scene: int, picture: int, *, seed: int, sentences: int = 3) -> list[str]:
-    """Different true sentences about one picture, such as "there is a small red cube left of the large sphere".
+def describe_view(batch: SceneBatch, scene: int, image: int, *, seed: int, sentences: int = 3) -> list[str]:
+    """Different true sentences about one image, such as "there is a small red cube left of the large sphere".
 
     Args:
         batch: Scenes as numpy arrays.
         scene: Which of them.
-        picture: BEFORE, AFTER or SAME.
-        seed: With the scene's id and the picture it fixes the sentences.
+        image: BEFORE, AFTER or SAME.
+        seed: With the scene's id and the image it fixes the sentences.
         sentences: How many; a scene with few objects may give fewer.
     """
-    version = 1 if picture == AFTER else 0
+    version = 1 if image == AFTER else 0
     there = np.flatnonzero(batch.attributes[scene, version, :, SHAPE] >= 0)
     things = batch.attributes[scene, version, there]  # (objects, 4)
-    offsets = _offsets(batch.placement[scene, version, there, :2], batch.camera[scene, picture])
-    random = np.random.default_rng([seed, int(batch.scene_id[scene]), picture])
+    offsets = _offsets(batch.placement[scene, version, there, :2], batch.camera[scene, image])
+    random = np.random.default_rng([seed, int(batch.scene_id[scene]), image])
     said: dict[str, None] = {}
     for _ in range(_MOST_TRIES):
         if len(said) == sentences:

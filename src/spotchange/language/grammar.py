@@ -1,4 +1,4 @@
-"""Reads a sentence about two pictures: what kind of change it claims, of which object, and what became of it.
+"""Reads a sentence about two images: what kind of change it claims, of which object, and what became of it.
 
 A grammar of its own, kept apart from the writer's tables on purpose: a mistake there must not hide here. It takes
 more than the writer says (attributes in any order, other tenses, "there is no longer a ..."), since models do too.

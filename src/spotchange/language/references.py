@@ -47,7 +47,7 @@ def read_scene(attributes, placement, camera, codes, right, away):
         placement: (objects, 3) likewise.
         camera: Its position; it looks at the origin.
         codes: Out: four bits an attribute, or EMPTY.
-        right: Out: ground distance to the right of the picture's middle.
+        right: Out: ground distance to the right of the image's middle.
         away: Out: ground distance from the origin away from the camera.
     """
     length = np.float32(math.sqrt(camera[0] * camera[0] + camera[1] * camera[1]))

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 PAD, BOS, EOS, UNK, MASK = "[PAD]", "[BOS]", "[EOS]", "[UNK]", "[MASK]"
-# A model that reads both pictures and the text as one sequence (IDC-PCL) marks its parts with the last three.
+# A model that reads both images and the text as one sequence (IDC-PCL) marks its parts with the last three.
 SPECIAL_TOKENS = (PAD, BOS, EOS, UNK, MASK, "[CLS]", "[IMG1]", "[IMG2]")
 PAD_ID, BOS_ID, EOS_ID, UNK_ID, MASK_ID, CLS_ID, IMG1_ID, IMG2_ID = range(len(SPECIAL_TOKENS))
 

@@ -11,8 +11,8 @@ from numba import cuda, float32, int32
 from spotchange.kernels.compile import cached_kernel
 from spotchange.kernels.counter_random import stream_key
 from spotchange.language.composer import CHANGE_STREAM, NO_CHANGE_STREAM, survey, write_change, write_no_change
+from spotchange.language.image_texts import IMAGE_STREAM, MAX_IMAGE_WORDS, write_image_text
 from spotchange.language.phrases import MAX_WORDS
-from spotchange.language.picture_texts import MAX_PICTURE_WORDS, PICTURE_STREAM, write_picture_text
 from spotchange.scene import MAX_OBJECTS, SceneBatch
 
 THREADS = 128
@@ -58,7 +58,7 @@ def survey_kernel(attributes, placement, camera, change, target, found):
 
 
 @cached_kernel()
-def picture_text_kernel(scene_id, attributes, placement, camera, seed, ids):
+def image_text_kernel(scene_id, attributes, placement, camera, seed, ids):
     s = cuda.grid(1)
     if s >= ids.shape[0]:
         return
@@ -67,8 +67,8 @@ def picture_text_kernel(scene_id, attributes, placement, camera, seed, ids):
     away = cuda.local.array(MAX_OBJECTS, float32)
     unique = cuda.local.array(MAX_OBJECTS, int32)
     order = cuda.local.array(MAX_OBJECTS, int32)
-    key = stream_key(seed, scene_id[s], PICTURE_STREAM)
-    write_picture_text(attributes[s, 0], placement[s, 0], camera[s, 0], key, ids[s], codes, right, away, unique, order)
+    key = stream_key(seed, scene_id[s], IMAGE_STREAM)
+    write_image_text(attributes[s, 0], placement[s, 0], camera[s, 0], key, ids[s], codes, right, away, unique, order)
 
 
 def _launch(kernel: Any, threads: int, device: torch.device, *arguments: Any) -> None:
@@ -101,10 +101,10 @@ def survey_on_cuda(batch: SceneBatch) -> torch.Tensor:
     return found.bool()
 
 
-def write_picture_texts_on_cuda(batch: SceneBatch, seed: np.uint64) -> torch.Tensor:
-    """See `picture_texts.write_picture_texts`."""
+def write_image_texts_on_cuda(batch: SceneBatch, seed: np.uint64) -> torch.Tensor:
+    """See `image_texts.write_image_texts`."""
     device = batch.scene_id.device
-    ids = torch.empty((len(batch), MAX_PICTURE_WORDS), dtype=torch.int16, device=device)
+    ids = torch.empty((len(batch), MAX_IMAGE_WORDS), dtype=torch.int16, device=device)
     arrays = [getattr(batch, name).contiguous() for name in ("scene_id", "attributes", "placement", "camera")]
-    _launch(picture_text_kernel, len(batch), device, *arrays, seed, ids)
+    _launch(image_text_kernel, len(batch), device, *arrays, seed, ids)
     return ids

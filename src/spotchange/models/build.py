@@ -17,7 +17,7 @@ from spotchange.models.caption_decoder import CaptionDecoder
 from spotchange.models.clip4idc import Clip4idc
 from spotchange.models.decoding.search import SpecialIds
 from spotchange.models.text_encoder import TextEncoder, TextTransformer, WordEmbedding
-from spotchange.models.vision.build import picture_encoder, resnet_arguments
+from spotchange.models.vision.build import image_encoder, resnet_arguments
 from spotchange.models.vision.heads import ChangeHead, PatchChangeHead
 from spotchange.models.vision.pair_encoder import PairEncoder
 from spotchange.models.vision.preprocess import IMAGENET_MEAN, IMAGENET_STD, Preprocessor, normalisation_in
@@ -163,11 +163,11 @@ def _backbone(settings: ModelSettings) -> nn.Module:
         return EfficientGridEncoder(
             grid=vision.grid, width=vision.width, pretrained=vision.efficientnet, frozen=vision.efficientnet_frozen
         )
-    return picture_encoder(vision)
+    return image_encoder(vision)
 
 
 def _clip(settings: ModelSettings) -> Clip4idc:
-    """Two towers for single pictures and texts: what CLIP4IDC and its baselines begin from."""
+    """Two towers for single images and texts: what CLIP4IDC and its baselines begin from."""
     _forbid_inter(settings)
     if not settings.text.encoder or settings.captioner is not None:
         raise ConfigError(
@@ -177,7 +177,7 @@ def _clip(settings: ModelSettings) -> Clip4idc:
 
 
 def _clip_ft(settings: ModelSettings) -> Clip4idc:
-    """CLIP alone on each picture, the captioner on both."""
+    """CLIP alone on each image, the captioner on both."""
     _forbid_inter(settings)
     return _clip4idc(settings, joint=False)
 
@@ -202,7 +202,7 @@ def _with_language(settings: ModelSettings, layers: int) -> Clip4idc:
 
 
 def _conventional(settings: ModelSettings) -> Clip4idc:
-    """Grid features of both pictures, and the captioner."""
+    """Grid features of both images, and the captioner."""
     if settings.vision.backbone != "resnet":
         raise ConfigError("the conventional baseline needs model.vision.backbone: resnet")
     _forbid_inter(settings)
@@ -211,9 +211,7 @@ def _conventional(settings: ModelSettings) -> Clip4idc:
 
 def _forbid_inter(settings: ModelSettings) -> None:
     if settings.vision.inter:
-        raise ConfigError(
-            f"{settings.architecture} has no blocks that see both pictures: set model.vision.n_inter to 0"
-        )
+        raise ConfigError(f"{settings.architecture} has no blocks that see both images: set model.vision.n_inter to 0")
 
 
 ARCHITECTURES: dict[str, Callable[[ModelSettings], nn.Module]] = {

@@ -15,7 +15,7 @@ from spotchange.models.idc_pcl import IdcPcl
 from spotchange.models.pcl_blocks import POST_NORM
 from spotchange.models.pcl_heads import CellHead, ClassHeads
 from spotchange.models.pcl_tokens import PclTokens
-from spotchange.models.vision.build import picture_encoder, resnet_arguments
+from spotchange.models.vision.build import image_encoder, resnet_arguments
 from spotchange.models.vision.grid_features import FeaturesOnly, GridFeatures, PairFeatures
 from spotchange.models.weights.initialise import initialise
 
@@ -27,7 +27,7 @@ def build_idc_pcl(settings: ModelSettings) -> IdcPcl:
         raise ConfigError("idc-pcl needs model.captioner: its cross-modal transformer")
     if settings.text.width != captioner.width:
         raise ConfigError(
-            f"idc-pcl reads words and pictures alike: model.text.width {settings.text.width} must equal "
+            f"idc-pcl reads words and images alike: model.text.width {settings.text.width} must equal "
             f"model.captioner.width {captioner.width}"
         )
     encoder = _encoder(settings)
@@ -103,13 +103,13 @@ def _encoder(settings: ModelSettings) -> GridFeatures | FeaturesOnly | PairFeatu
     if vision.backbone == "features":
         return FeaturesOnly(vision.resnet_channels[vision.resnet_stage - 1])
     return PairFeatures(
-        backbone=picture_encoder(vision),
+        backbone=image_encoder(vision),
         grid=vision.grid,
         width=vision.width,
         heads=vision.heads,
         n_inter=vision.inter,
         output_width=vision.output_width,
-        joint=vision.inter > 0,  # without blocks that see both, its cells are each picture's own
+        joint=vision.inter > 0,  # without blocks that see both, its cells are each image's own
         activation=vision.activation,
         mlp_ratio=vision.mlp_ratio,
     )

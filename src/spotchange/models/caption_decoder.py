@@ -65,7 +65,7 @@ class CaptionDecoder(nn.Module):
         self.predict = WordPredictor(width=width, word_width=word_width, vocabulary=vocabulary)
 
     def read(self, tokens: Tensor) -> list[Tensor]:
-        """What each decoder layer sees of the pictures: (pairs, tokens, width) for every layer."""
+        """What each decoder layer sees of the images: (pairs, tokens, width) for every layer."""
         x = self.visual_input(tokens)
         outputs = []
         for block in self.encoder:
@@ -86,7 +86,7 @@ class CaptionDecoder(nn.Module):
         return result
 
     def visual_keys_values(self, tokens: Tensor) -> list[tuple[Tensor, Tensor]]:
-        """Keys and values of the pictures for each decoder layer, computed once a pair."""
+        """Keys and values of the images for each decoder layer, computed once a pair."""
         memory = self.read(tokens)
         return [block.cross.keys_values(seen) for block, seen in zip(self._blocks, memory, strict=True) if block.cross]
 
@@ -106,8 +106,8 @@ class CaptionDecoder(nn.Module):
         if self.language is not None:
             x = self.language.step(x, caches[: -len(self.decoder)], position, seen)
         x = self.word_norm(self.word_input(x))
-        for block, cache, picture in zip(self._blocks, own_caches, visual, strict=True):
-            x = block.step(x, cache, position, seen, picture)
+        for block, cache, image in zip(self._blocks, own_caches, visual, strict=True):
+            x = block.step(x, cache, position, seen, image)
         result: Tensor = self.predict(x[:, 0], words.words.weight)
         return result
 

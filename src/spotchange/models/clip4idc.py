@@ -53,13 +53,13 @@ class Clip4idc(nn.Module):
         self.patch_change_head = patch_change_head
         self.noun_head = noun_head
 
-    # What the pictures say
+    # What the images say
 
     def encode(self, before: Tensor, after: Tensor) -> VisualState:
-        """Both pictures (pairs, 3, height, width), preprocessed; see `PairEncoder.forward` for the extras."""
+        """Both images (pairs, 3, height, width), preprocessed; see `PairEncoder.forward` for the extras."""
         seen = self.encoder(before, after)
         tokens = seen.pop("tokens")
-        # One vector a pair: what both class tokens hold, and what the pictures look like on the whole.
+        # One vector a pair: what both class tokens hold, and what the images look like on the whole.
         features = torch.cat([seen["classes"].mean(dim=1), seen["intra"].mean(dim=(1, 2))], dim=-1)
         return VisualState(tokens=tokens, grid=self.encoder.grid, features=features, extras=seen)
 
@@ -85,7 +85,7 @@ class Clip4idc(nn.Module):
         return (heat / heat.amax(dim=(1, 2, 3), keepdim=True).clamp_min(1e-12)).clamp(0, 1)
 
     def class_attention(self, state: VisualState) -> Tensor:
-        """(pairs, 2, rows, columns): each class token over its own picture's patches, mean of heads."""
+        """(pairs, 2, rows, columns): each class token over its own image's patches, mean of heads."""
         second = self.encoder.second_class_token
         last = cast(PreNormBlock, self.encoder.inter[-1])
         weights = last.attention_of(state.extras["last_input"], [0, second]).mean(dim=1)  # (pairs, 2, tokens)
@@ -101,7 +101,7 @@ class Clip4idc(nn.Module):
         return result
 
     def name_windows(self, windows: Tensor) -> tuple[Tensor, Tensor]:
-        """Scores of nouns and colours for pictures of single things (windows, 3, size, size), preprocessed."""
+        """Scores of nouns and colours for images of single things (windows, 3, size, size), preprocessed."""
         if self.noun_head is None:
             raise ModelError("this model has no names for single things", hint="use an everyday model")
         network: Any = self.encoder.backbone.network
@@ -145,10 +145,10 @@ class Clip4idc(nn.Module):
         """(pairs, output width), unit length."""
         return self.pair_embedding(self.encode(before, after))
 
-    def embed_picture(self, pictures: Tensor) -> Tensor:
-        """(pictures, output width), unit length: one picture alone, as CLIP embeds it. For models without inter blocks,
-        whose tower ends where the pictures would meet."""
-        return F.normalize(self.encoder.embed_alone(pictures).float(), dim=-1)
+    def embed_image(self, images: Tensor) -> Tensor:
+        """(images, output width), unit length: one image alone, as CLIP embeds it. For models without inter blocks,
+        whose tower ends where the images would meet."""
+        return F.normalize(self.encoder.embed_alone(images).float(), dim=-1)
 
     def embed_text(self, ids: Tensor, mask: Tensor) -> Tensor:
         """(sentences, output width), unit length; `mask` True on words, begin and end tokens included."""

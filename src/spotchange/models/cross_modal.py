@@ -1,8 +1,8 @@
-"""IDC-PCL's cross-modal transformer: picture cells and words in one sequence, with a mask that says who sees whom.
+"""IDC-PCL's cross-modal transformer: image cells and words in one sequence, with a mask that says who sees whom.
 
 Pre-training reads [IMG1] cells [IMG2] cells [CLS] [BOS] words [EOS], fine-tuning and decoding the same without [CLS].
-Three masks are used: everybody sees everybody (pre-training); words see pictures and earlier words, pictures see
-pictures (fine-tuning); the same with a [MASK] beside every word, which scores all words of a sentence at once exactly
+Three masks are used: everybody sees everybody (pre-training); words see images and earlier words, images see
+images (fine-tuning); the same with a [MASK] beside every word, which scores all words of a sentence at once exactly
 as decoding does one by one.
 """
 
@@ -31,16 +31,16 @@ def everyone_sees_words(visual: int, text_mask: Tensor) -> Tensor:
 
 
 def words_see_back(visual: int, words: int, device: torch.device) -> Tensor:
-    """(tokens, tokens): pictures see pictures, word i sees pictures and words up to i."""
+    """(tokens, tokens): images see images, word i sees images and words up to i."""
     places = torch.arange(visual + words, device=device)
-    is_picture = places < visual
-    return is_picture[None, :] | (places[None, :] <= places[:, None]) & ~is_picture[:, None]
+    is_image = places < visual
+    return is_image[None, :] | (places[None, :] <= places[:, None]) & ~is_image[:, None]
 
 
 def words_see_back_beside_masks(visual: int, words: int, device: torch.device) -> Tensor:
-    """(tokens, tokens) for pictures, words and as many [MASK]s, the i-th after word i.
+    """(tokens, tokens) for images, words and as many [MASK]s, the i-th after word i.
 
-    A [MASK] sees pictures, words up to its own, and itself; nobody else sees it.
+    A [MASK] sees images, words up to its own, and itself; nobody else sees it.
     """
     text = visual + words
     seen = torch.zeros(text + words, text + words, dtype=torch.bool, device=device)
@@ -53,7 +53,7 @@ def words_see_back_beside_masks(visual: int, words: int, device: torch.device) -
 class MaskSteps:
     """Sentences in the making for `decoding`: each step appends the last word and a [MASK], and reads the [MASK].
 
-    One preallocated cache a layer holds pictures first, then words, then one place for the [MASK].
+    One preallocated cache a layer holds images first, then words, then one place for the [MASK].
     """
 
     def __init__(
@@ -72,14 +72,14 @@ class MaskSteps:
             KeyValueCache(pairs, transformer.heads, self.length, width // transformer.heads, like=visual)
             for _ in transformer.blocks
         ]
-        self._read_pictures(visual)
+        self._read_images(visual)
         for cache in self.caches:
             cache.keys = cache.keys.repeat_interleave(rows_per_pair, dim=0)
             cache.values = cache.values.repeat_interleave(rows_per_pair, dim=0)
         self.position = 0
 
-    def _read_pictures(self, visual: Tensor) -> None:
-        """Keys and values of the pictures, once a pair: they never see a word."""
+    def _read_images(self, visual: Tensor) -> None:
+        """Keys and values of the images, once a pair: they never see a word."""
         places = torch.arange(self.first, device=visual.device)
         seen = torch.zeros(self.first, self.length, dtype=torch.bool, device=visual.device)
         seen[:, : self.first] = True

@@ -1,4 +1,4 @@
-"""IDC-PCL's image difference encoder: grid cells of each picture alone (F_sing), then of both together (F_pair)."""
+"""IDC-PCL's image difference encoder: grid cells of each image alone (F_sing), then of both together (F_pair)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from spotchange.models.pcl_blocks import Stack
 class StandardCells(nn.Module):
     """Every channel of the grid features with mean 0 and deviation 1 over the batch; over past ones outside training.
 
-    An option of ours: a ResNet's features are mostly what all pictures have in common. Post-norm layers keep that and
-    let go of the rest within a hundred steps, after which sentences know nothing of the pictures any more.
+    An option of ours: a ResNet's features are mostly what all images have in common. Post-norm layers keep that and
+    let go of the rest within a hundred steps, after which sentences know nothing of the images any more.
     """
 
     mean: Tensor
@@ -34,7 +34,7 @@ class StandardCells(nn.Module):
 class DifferenceEncoder(nn.Module):
     """Both kinds of layers over [IMG1] cells [IMG2] cells.
 
-    Without any layer (the ablation) the embedded tokens go straight to `F_cross`. Of one picture alone, as in image
+    Without any layer (the ablation) the embedded tokens go straight to `F_cross`. Of one image alone, as in image
     captioning data, `F_sing` reads [IMG1] and its cells, and [IMG2] joins them for `F_pair`.
     """
 
@@ -46,15 +46,15 @@ class DifferenceEncoder(nn.Module):
         self.pair = Stack(blocks=blocks, width=width, heads=heads, layers=pair_layers, dropout=dropout)
 
     def alone(self, marks: Tensor, cells: Tensor) -> Tensor:
-        """`F_sing` over marks (pairs, 2, width) and cells (pairs, pictures, cells, width), each picture by itself."""
-        pictures = cells.shape[1]
-        tokens = torch.cat([marks[:, :pictures, None], cells], dim=2)
+        """`F_sing` over marks (pairs, 2, width) and cells (pairs, images, cells, width), each image by itself."""
+        images = cells.shape[1]
+        tokens = torch.cat([marks[:, :images, None], cells], dim=2)
         read: Tensor = self.single(tokens.flatten(0, 1))
         return read.view(tokens.shape)
 
     def forward(self, marks: Tensor, cells: Tensor) -> Tensor:
-        """(pairs, tokens, width): two pictures of 1 + cells tokens each, or one and the mark of the second."""
+        """(pairs, tokens, width): two images of 1 + cells tokens each, or one and the mark of the second."""
         alone = self.alone(marks, cells).flatten(1, 2)
-        pictures = cells.shape[1]
-        together: Tensor = self.pair(alone if pictures == 2 else torch.cat([alone, marks[:, 1:]], dim=1))
+        images = cells.shape[1]
+        together: Tensor = self.pair(alone if images == 2 else torch.cat([alone, marks[:, 1:]], dim=1))
         return together

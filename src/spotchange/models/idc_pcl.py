@@ -1,6 +1,6 @@
-"""IDC-PCL: grid features, an image difference encoder, and one transformer over both pictures and the words.
+"""IDC-PCL: grid features, an image difference encoder, and one transformer over both images and the words.
 
-Pre-training reads pictures and text together (`read_together`); captions come from appending [MASK] and predicting it.
+Pre-training reads images and text together (`read_together`); captions come from appending [MASK] and predicting it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from spotchange.models.pcl_tokens import CLS, IMG1, IMG2, PclTokens
 class IdcPcl(nn.Module):
     """A `CaptioningModel`.
 
-    `encoder` gives the cells of both pictures (pairs, 2, cells, channels); all else learns on top of it. The last
+    `encoder` gives the cells of both images (pairs, 2, cells, channels); all else learns on top of it. The last
     three heads are pre-training's.
     """
 
@@ -62,10 +62,10 @@ class IdcPcl(nn.Module):
         self.matching_head = matching_head
         self.class_heads = class_heads
 
-    # What the pictures say
+    # What the images say
 
     def see(self, before: Tensor, after: Tensor) -> Tensor:
-        """The grid features of both pictures, ready for `encode_cells`: (pairs, 2, cells, channels)."""
+        """The grid features of both images, ready for `encode_cells`: (pairs, 2, cells, channels)."""
         return self.prepared(self.encoder(before, after))
 
     def prepared(self, cells: Tensor) -> Tensor:
@@ -73,37 +73,37 @@ class IdcPcl(nn.Module):
         return cells if self.standard is None else self.standard(cells)
 
     def encode(self, before: Tensor, after: Tensor) -> VisualState:
-        """Both pictures (pairs, 3, height, width), preprocessed."""
+        """Both images (pairs, 3, height, width), preprocessed."""
         return self.encode_cells(self.see(before, after))
 
     def encode_cells(self, cells: Tensor) -> VisualState:
-        """Grid features (pairs, pictures, cells, channels) of one or two pictures."""
+        """Grid features (pairs, images, cells, channels) of one or two images."""
         tokens: Tensor = self.difference(self._image_marks(cells), self.words.of_cells(cells))
         count = cells.shape[2]
         marks, first = tokens[:, [0, 1 + count]], tokens[:, 1 : 1 + count]
-        # Of one picture alone nobody asks for the second's cells.
+        # Of one image alone nobody asks for the second's cells.
         patches = torch.stack([first, tokens[:, 2 + count :] if cells.shape[1] == 2 else first], dim=1)
         features = torch.cat([marks.mean(dim=1), patches.mean(dim=(1, 2))], dim=-1)
         return VisualState(tokens=tokens, grid=self.grid, features=features, extras={"inter": patches})
 
-    def pictures_alone(self, cells: Tensor) -> Tensor:
-        """[IMG1] and [IMG2] after `F_sing`, where no picture knows of the other: (pairs, 2, width)."""
+    def images_alone(self, cells: Tensor) -> Tensor:
+        """[IMG1] and [IMG2] after `F_sing`, where no image knows of the other: (pairs, 2, width)."""
         return self.difference.alone(self._image_marks(cells), self.words.of_cells(cells))[:, :, 0]
 
     def _image_marks(self, cells: Tensor) -> Tensor:
         return self.words.marks(len(cells), [IMG1, IMG2])
 
     def image_outputs(self, hidden: Tensor) -> Tensor:
-        """[IMG1] and [IMG2] among outputs that begin with pictures: (pairs, 2, width)."""
+        """[IMG1] and [IMG2] among outputs that begin with images: (pairs, 2, width)."""
         return hidden[:, [0, 1 + self.grid[0] * self.grid[1]]]
 
     def change_logits(self, state: VisualState) -> Tensor | None:
         """(pairs, change types), "none" first, from [IMG1] and [IMG2] after `F_cross`; None without the head."""
-        # Pictures do not see words where a sentence is made, so this is what they are beside any sentence.
+        # Images do not see words where a sentence is made, so this is what they are beside any sentence.
         return None if self.change_head is None else self.verify_change(self.captioner(state.tokens))
 
     def verify_change(self, hidden: Tensor) -> Tensor:
-        """The change head on outputs of `F_cross` that begin with both pictures."""
+        """The change head on outputs of `F_cross` that begin with both images."""
         assert self.change_head is not None
         logits: Tensor = self.change_head(self.image_outputs(hidden).flatten(1))
         return logits
@@ -115,10 +115,10 @@ class IdcPcl(nn.Module):
         heat = weights.view(-1, 2, second)[:, :, 1:].reshape(-1, 2, *state.grid)
         return (heat / heat.amax(dim=(1, 2, 3), keepdim=True).clamp_min(1e-12)).clamp(0, 1)
 
-    # Pictures and words together
+    # Images and words together
 
     def read_together(self, state: VisualState, ids: Tensor, mask: Tensor) -> Tensor:
-        """Outputs of `F_cross` over pictures, [CLS] and the words `ids` (pairs, words): everybody sees everybody.
+        """Outputs of `F_cross` over images, [CLS] and the words `ids` (pairs, words): everybody sees everybody.
 
         Padding is seen too, as published, unless `see_padding` is off; `mask` is True on words.
         """
@@ -129,7 +129,7 @@ class IdcPcl(nn.Module):
         return hidden
 
     def read_causally(self, state: VisualState, ids: Tensor) -> Tensor:
-        """Outputs over pictures and words, without [CLS]: words see pictures and earlier words, pictures pictures."""
+        """Outputs over images and words, without [CLS]: words see images and earlier words, images images."""
         seen = words_see_back(state.tokens.shape[1], ids.shape[1], ids.device)
         hidden: Tensor = self.captioner(_joined(state.tokens, self.words.of_words(ids)), seen)
         return hidden
@@ -152,7 +152,7 @@ class IdcPcl(nn.Module):
         return self.word_logits(self.read_beside_masks(state, ids), ids.shape[1])
 
     def read_beside_masks(self, state: VisualState, ids: Tensor) -> Tensor:
-        """Outputs over pictures, `ids` and a [MASK] after each of `ids`."""
+        """Outputs over images, `ids` and a [MASK] after each of `ids`."""
         tokens, seen = self._beside_masks(state, ids)
         hidden: Tensor = self.captioner(tokens, seen)
         return hidden

@@ -14,7 +14,7 @@ class VisualState:
     """What `encode` saw, for a batch of N pairs. Models may subclass it with what their decoder needs."""
 
     tokens: Tensor  # (N, 2 * (patches + 1), width): before's class token and patches, then after's
-    grid: tuple[int, int]  # rows, columns of patches in one picture
+    grid: tuple[int, int]  # rows, columns of patches in one image
     features: Tensor  # (N, feature width): one vector a pair, for familiarity and nearest neighbours
     extras: dict[str, Tensor]  # named by the model: e.g. "intra" (N, 2, patches, width)
 
@@ -48,7 +48,7 @@ class DecodingOptions:
 
 
 class CaptioningModel(Protocol):
-    """Pictures come as float (N, 3, H, W), already resized and normalised by the model's preprocessor."""
+    """Images come as float (N, 3, H, W), already resized and normalised by the model's preprocessor."""
 
     image_size: tuple[int, int]  # height, width
 

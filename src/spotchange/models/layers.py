@@ -133,7 +133,7 @@ class SelfAttention(nn.Module):
 
 
 class CrossAttention(nn.Module):
-    """Multi-head attention of words over visual tokens; keys and values can be computed once a picture pair."""
+    """Multi-head attention of words over visual tokens; keys and values can be computed once an image pair."""
 
     def __init__(self, *, width: int, heads: int, dropout: float = 0.0) -> None:
         super().__init__()
@@ -151,7 +151,7 @@ class CrossAttention(nn.Module):
     def forward(self, x: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         """`x` may hold several rows a pair (beams, next to each other): they share the pair's keys and values."""
         rows, words, width = x.shape
-        # Words of all beams of a pair become one list of queries: nothing is causal about the pictures.
+        # Words of all beams of a pair become one list of queries: nothing is causal about the images.
         queries = split_heads(self.query(x).reshape(len(keys), -1, width), self.heads)
         dropout = self.dropout if self.training else 0.0
         mixed = F.scaled_dot_product_attention(queries, keys, values, dropout_p=dropout)

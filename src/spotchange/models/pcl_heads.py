@@ -24,7 +24,7 @@ class CellHead(nn.Module):
 
 
 class ClassHeads(nn.Module):
-    """Names a picture's class, and says whether two pictures share one."""
+    """Names an image's class, and says whether two images share one."""
 
     def __init__(self, *, width: int, classes: int) -> None:
         super().__init__()

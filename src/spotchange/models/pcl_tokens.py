@@ -1,4 +1,4 @@
-"""IDC-PCL's tokens: cells of both pictures, words, and one class vector that marks [IMG1], [IMG2] and [CLS].
+"""IDC-PCL's tokens: cells of both images, words, and one class vector that marks [IMG1], [IMG2] and [CLS].
 
 What a token is, is told by a row of the type table; where it stands, by a fixed table of sines.
 """
@@ -63,9 +63,9 @@ class PclTokens(nn.Module):
         return self.cells.in_features
 
     def of_cells(self, cells: Tensor) -> Tensor:
-        """(pairs, pictures, cells, channels), one or two pictures, to the same with `width` channels."""
-        pictures, count = cells.shape[1:3]
-        kinds = self.types[[CELLS_1, CELLS_2][:pictures], None]
+        """(pairs, images, cells, channels), one or two images, to the same with `width` channels."""
+        images, count = cells.shape[1:3]
+        kinds = self.types[[CELLS_1, CELLS_2][:images], None]
         return self._finished(torch.sigmoid(self.cells(cells)) + kinds + self.positions[:count])
 
     def marks(self, rows: int, kinds: list[int]) -> Tensor:

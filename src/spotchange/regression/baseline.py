@@ -17,7 +17,7 @@ def check_deletions(plan: FolderPlan, only: Sequence[str] = ()) -> None:
     deleted = sum(_chosen(name, only) for name in plan.missing)
     if deleted > kept:
         raise InputError(
-            f"updating would delete {deleted} pictures of {plan.before} and keep {kept}",
+            f"updating would delete {deleted} images of {plan.before} and keep {kept}",
             hint=f"is {plan.after} complete? --allow-delete deletes them",
         )
 

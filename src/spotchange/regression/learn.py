@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import yaml
 
-from spotchange.comparison import ComparisonOptions, compare, read_picture
+from spotchange.comparison import ComparisonOptions, compare, read_raster
 from spotchange.config.base import read_yaml
 from spotchange.errors import InputError
 from spotchange.files import write_text
@@ -57,12 +57,12 @@ def write_learned(path: Path, learned: dict[str, list[PixelBox]]) -> None:
 
 def _flicker(paths: list[Path]) -> list[PixelBox]:
     """Bounds of everything that differs between any two captures that follow each other."""
-    pictures = [read_picture(path) for path in paths]
-    sizes = {picture.size for picture in pictures}
+    images = [read_raster(path) for path in paths]
+    sizes = {image.size for image in images}
     if len(sizes) > 1:
         raise InputError(f"captures of {paths[0].name} differ in size: {sorted(sizes)}")
     options = ComparisonOptions(describe=False)
-    masks = [compare(first, second, options).mask for first, second in pairwise(pictures)]
+    masks = [compare(first, second, options).mask for first, second in pairwise(images)]
     return boxes_round(np.logical_or.reduce(masks))
 
 

@@ -45,7 +45,7 @@ def plan_folders(before: Path, after: Path, *, include: Sequence[str] = ()) -> F
     there, here = (_chosen(images_in(folder), include) for folder in (before, after))
     if not there | here:
         which = f" matches {', '.join(include)}" if include else ""
-        raise InputError(f"no picture in {before} or {after}{which}")
+        raise InputError(f"no image in {before} or {after}{which}")
     both = sorted(there & here)
     same = {name for name in both if _same_bytes(before / name, after / name)}
     return FolderPlan(

@@ -16,7 +16,7 @@ _SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+\-.!|])")
 
 
 def junit_xml(comparison: FolderComparison) -> str:
-    """One test case a picture: changed, missing and new ones fail, unreadable ones are errors."""
+    """One test case an image: changed, missing and new ones fail, unreadable ones are errors."""
     failures = sum(each.status in DIFFERENT for each in comparison.files)
     totals = {
         "tests": str(len(comparison.files)),

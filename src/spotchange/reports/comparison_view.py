@@ -12,7 +12,7 @@ from spotchange.comparison import Comparison
 from spotchange.files import write_bytes
 from spotchange.images import encode_image
 from spotchange.regression.diff_image import diff_image
-from spotchange.reports.pair_view import picture_uri
+from spotchange.reports.pair_view import image_uri
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -60,7 +60,7 @@ def _layer(side: str, image: Image.Image, boxes: list[tuple[int, int, int, int]]
     )
     # Images of different sizes are laid from the top left at one scale, as they are compared.
     size = f"width:{100 * image.width / width:.3f}%;height:{100 * image.height / height:.3f}%"
-    source = picture_uri(image, side=max(VIEW_WIDTH, round(VIEW_WIDTH * image.height / image.width)))
+    source = image_uri(image, side=max(VIEW_WIDTH, round(VIEW_WIDTH * image.height / image.width)))
     return (
         f'<div class="cv-layer cv-{side}"><img alt="{side}" style="{size}" src="{source}">{frames}'
         f'<span class="cv-tag">{side}</span></div>'

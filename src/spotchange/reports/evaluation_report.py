@@ -22,7 +22,7 @@ from spotchange.images import read_image
 from spotchange.reports.tables import Table, tables_of
 
 EXAMPLES = 6  # pairs shown of the best, the median and the worst
-PICTURE_SIDE = 320
+IMAGE_SIDE = 320
 JUDGED_BY = "CIDEr-D"
 
 
@@ -122,18 +122,18 @@ def _pair(evaluation: Evaluation, number: int) -> str:
         said.append(f'<p class="said">{label}{caption} <small>{score:.2f}</small></p>')
     references = "".join(f"<li>{escape(text)}</li>" for text in row.captions)
     kind = f" · {escape(row.change_type)}" if row.change_type else ""
-    pictures = _picture(row.before_path, "before") + _picture(row.after_path, "after")
+    images = _image(row.before_path, "before") + _image(row.after_path, "after")
     return (
-        f'<div class="pair"><div class="pictures">{pictures}</div>'
+        f'<div class="pair"><div class="pictures">{images}</div>'
         f'<p class="id">{escape(row.id)}{kind}</p>{"".join(said)}<ul>{references}</ul></div>'
     )
 
 
-def _picture(path: os.PathLike[str], side: str) -> str:
-    picture = read_image(path)
-    picture.thumbnail((PICTURE_SIDE, PICTURE_SIDE), Image.Resampling.LANCZOS)
+def _image(path: os.PathLike[str], side: str) -> str:
+    image = read_image(path)
+    image.thumbnail((IMAGE_SIDE, IMAGE_SIDE), Image.Resampling.LANCZOS)
     packed = io.BytesIO()
-    picture.save(packed, "JPEG", quality=82)
+    image.save(packed, "JPEG", quality=82)
     data = base64.b64encode(packed.getvalue()).decode("ascii")
     return f'<img alt="{side}" src="data:image/jpeg;base64,{data}">'
 

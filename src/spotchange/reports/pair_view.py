@@ -16,13 +16,13 @@ import numpy.typing as npt
 from PIL import Image
 
 from spotchange.answering import Answer
-from spotchange.drawing import FADE, marked_picture
+from spotchange.drawing import FADE, marked_image
 from spotchange.images import encode_image, shrunk
 from spotchange.results import Region
 
 VIEW_SIDE = 960  # pixels of the longer side, at most
 THUMBNAIL_SIDE = 160
-HEAT_SIDE = 120  # heat is coarse: a small picture scaled by the browser shows all there is
+HEAT_SIDE = 120  # heat is coarse: a small image scaled by the browser shows all there is
 FAINTEST_HEAT = 0.05
 
 # Handlers stand in the elements, so that a view also works where it is inserted into a page that is already running.
@@ -39,8 +39,8 @@ def pair_view(answer: Answer, *, side: int = VIEW_SIDE) -> str:
     """Before and after over each other with a slider between them; what changed is marked in both."""
     width, height = answer.before.size
     layers = [
-        _layer(picture, answer.heat[index], [r for r in answer.result.regions if r.image == name], name, side)
-        for index, (name, picture) in enumerate((("before", answer.before), ("after", answer.after)))
+        _layer(image, answer.heat[index], [r for r in answer.result.regions if r.image == name], name, side)
+        for index, (name, image) in enumerate((("before", answer.before), ("after", answer.after)))
     ]
     note = ""
     if answer.before.size != answer.after.size:
@@ -61,44 +61,44 @@ def pair_view(answer: Answer, *, side: int = VIEW_SIDE) -> str:
     )
 
 
-def marked_pictures(answer: Answer, *, side: int = VIEW_SIDE // 2) -> str:
-    """Both pictures next to each other with heat and boxes drawn in."""
+def marked_images(answer: Answer, *, side: int = VIEW_SIDE // 2) -> str:
+    """Both images next to each other with heat and boxes drawn in."""
     figures = []
-    for index, (name, picture) in enumerate((("before", answer.before), ("after", answer.after))):
+    for index, (name, image) in enumerate((("before", answer.before), ("after", answer.after))):
         regions = [each for each in answer.result.regions if each.image == name]
-        drawn = marked_picture(picture, answer.heat[index], regions, height=_fitting_height(picture, side))
+        drawn = marked_image(image, answer.heat[index], regions, height=_fitting_height(image, side))
         count = f"{len(regions)} marked" if regions else "nothing marked"
         figures.append(
-            f'<figure><img alt="{name}, {count}" src="{picture_uri(drawn, side=side)}">'
+            f'<figure><img alt="{name}, {count}" src="{image_uri(drawn, side=side)}">'
             f"<figcaption>{name} <small>{count}</small></figcaption></figure>"
         )
     return f'<div class="sc-marked">{"".join(figures)}</div>'
 
 
-def single_view(picture: Image.Image, what: str) -> str:
-    """A picture without a partner."""
-    return f'<div class="sc-view"><img class="sc-single" alt="{escape(what)}" src="{picture_uri(picture)}"></div>'
+def single_view(image: Image.Image, what: str) -> str:
+    """An image without a partner."""
+    return f'<div class="sc-view"><img class="sc-single" alt="{escape(what)}" src="{image_uri(image)}"></div>'
 
 
-def thumbnail(picture: Image.Image, what: str) -> str:
-    """A small picture for a table."""
-    return f'<img class="sc-thumbnail" alt="{escape(what)}" src="{picture_uri(picture, side=THUMBNAIL_SIDE)}">'
+def thumbnail(image: Image.Image, what: str) -> str:
+    """A small image for a table."""
+    return f'<img class="sc-thumbnail" alt="{escape(what)}" src="{image_uri(image, side=THUMBNAIL_SIDE)}">'
 
 
-def picture_uri(picture: Image.Image, *, side: int = VIEW_SIDE) -> str:
-    """The picture as a data URI, no larger than `side`."""
-    shown = picture
-    if max(picture.size) > side:
-        shown = shrunk(picture, side, side)
-        shown = shown.copy() if shown is picture else shown
+def image_uri(image: Image.Image, *, side: int = VIEW_SIDE) -> str:
+    """The image as a data URI, no larger than `side`."""
+    shown = image
+    if max(image.size) > side:
+        shown = shrunk(image, side, side)
+        shown = shown.copy() if shown is image else shown
         shown.thumbnail((side, side), Image.Resampling.LANCZOS, reducing_gap=3.0)
     packed = io.BytesIO()
     shown.save(packed, "JPEG", quality=85)
     return _uri("jpeg", packed.getvalue())
 
 
-def _layer(picture: Image.Image, heat: npt.NDArray[np.float32], regions: Sequence[Region], name: str, side: int) -> str:
-    width, height = picture.size
+def _layer(image: Image.Image, heat: npt.NDArray[np.float32], regions: Sequence[Region], name: str, side: int) -> str:
+    width, height = image.size
     frames = "".join(
         f'<span class="sc-box" style="left:{100 * x / width:.2f}%;top:{100 * y / height:.2f}%;'
         f'width:{100 * w / width:.2f}%;height:{100 * h / height:.2f}%"></span>'
@@ -107,7 +107,7 @@ def _layer(picture: Image.Image, heat: npt.NDArray[np.float32], regions: Sequenc
     veil = ""
     if float(heat.max()) > FAINTEST_HEAT:
         veil = f'<img class="sc-heat" alt="" src="{_veil_uri(heat)}">'
-    return f'<img alt="{name}" src="{picture_uri(picture, side=side)}">{veil}{frames}'
+    return f'<img alt="{name}" src="{image_uri(image, side=side)}">{veil}{frames}'
 
 
 def _veil_uri(heat: npt.NDArray[np.float32]) -> str:
@@ -123,9 +123,9 @@ def _veil_uri(heat: npt.NDArray[np.float32]) -> str:
     return _uri("png", encode_image(layer))
 
 
-def _fitting_height(picture: Image.Image, side: int) -> int:
+def _fitting_height(image: Image.Image, side: int) -> int:
     """The height at which the longer side is no longer than `side`."""
-    return max(1, round(picture.height * min(1.0, side / max(picture.size))))
+    return max(1, round(image.height * min(1.0, side / max(image.size))))
 
 
 def _uri(kind: str, content: bytes) -> str:

@@ -1,4 +1,4 @@
-"""What domain randomisation may change about a picture: one row of numbers a scene, drawn from counted uniforms.
+"""What domain randomisation may change about an image: one row of numbers a scene, drawn from counted uniforms.
 
 The neutral row is the benchmark's own look. `draw` is plain arithmetic on whole arrays, so it works on numpy arrays
 and torch tensors alike and a scene's look depends on its uniforms only.

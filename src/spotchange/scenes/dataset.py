@@ -1,7 +1,7 @@
 """Writes a data set of generated scenes, so that it can be interrupted anywhere and goes on where it stopped.
 
-Pictures are written first, the scene's lines after them, both rows of a scene in one go: whatever happens, the
-metadata file names whole pairs whose pictures exist.
+Images are written first, the scene's lines after them, both rows of a scene in one go: whatever happens, the
+metadata file names whole pairs whose images exist.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from spotchange.locks import one_writer
 from spotchange.scene import SceneBatch
 from spotchange.scenes.changes import scene_json
 from spotchange.scenes.export import (
-    PICTURE_NAMES,
+    VIEW_NAMES,
     change_mask,
     encode_png,
+    image_file,
     mask_file,
     object_boxes,
-    picture_file,
     scene_name,
     scene_rows,
 )
-from spotchange.scenes.pictures import draw_pictures
 from spotchange.scenes.sampler import World
 from spotchange.scenes.stream import world_seed
+from spotchange.scenes.views import draw_views
 from spotchange.storage import Outgoing, StorePath, outgoing_folder
 
 ROWS, SCENES, PLAN = "metadata.jsonl", "scenes.jsonl", "generator.yaml"
@@ -59,7 +59,7 @@ class MadeScene:
     """A scene as it is written."""
 
     number: int
-    pictures: tuple[bytes, ...]
+    images: tuple[bytes, ...]
     mask: bytes | None
     rows: tuple[dict[str, Any], dict[str, Any]]
     scene: dict[str, Any]
@@ -92,7 +92,7 @@ class SceneWork:
     def _make(self, world: World, numbers: Sequence[int], pool: ThreadPoolExecutor) -> Iterator[MadeScene]:
         plan = self.plan
         drawn = world.scenes(list(numbers))
-        images, ids = draw_pictures(
+        images, ids = draw_views(
             drawn,
             plan.scenes.look,
             seed=world.seed,
@@ -109,7 +109,7 @@ class SceneWork:
             change, same = scene_rows(batch, scene, object_boxes(objects[scene]), captions[scene], masks=plan.masks)
             return MadeScene(
                 number=number,
-                pictures=tuple(encode_png(pixels[scene, picture]) for picture in range(len(PICTURE_NAMES))),
+                images=tuple(encode_png(pixels[scene, view]) for view in range(len(VIEW_NAMES))),
                 mask=encode_png(change_mask(batch, scene, objects[scene])) if plan.masks else None,
                 rows=(change.to_dict(), same.to_dict()),
                 scene=scene_json(batch, scene, scene_name(number)),
@@ -148,7 +148,7 @@ def generate_split(
         folder = SplitFolder(outgoing, plan)
         numbers = range(start, start + scenes)
         wanted = [number for number in numbers if scene_name(number) not in folder.done]
-        damaged = [number for number in numbers if scene_name(number) in folder.done and folder.lacks_pictures(number)]
+        damaged = [number for number in numbers if scene_name(number) in folder.done and folder.lacks_images(number)]
         on_pairs(2 * (scenes - len(wanted) - len(damaged)))
         scenes_made = iter(run(SceneWork(plan=plan, device=device), [*damaged, *wanted]))
         with _Pool(min(8, os.cpu_count() or 1)) as pool:
@@ -176,8 +176,8 @@ class SplitFolder:
             plan.save(path / PLAN)
 
     def add(self, made: Sequence[MadeScene], pool: ThreadPoolExecutor) -> None:
-        """Write pictures and then lines of scenes; those that are there already get their pictures again."""
-        list(pool.map(self._write_pictures, made))
+        """Write images and then lines of scenes; those that are there already get their images again."""
+        list(pool.map(self._write_images, made))
         new = [each for each in made if scene_name(each.number) not in self.done]
         self.done |= {scene_name(each.number): str(each.rows[0]["change_type"]) for each in new}
         _append(
@@ -185,9 +185,9 @@ class SplitFolder:
         )
         self.outgoing.publish_now_and_then()
 
-    def lacks_pictures(self, number: int) -> bool:
-        """Whether a picture of a scene is missing or empty, as after a full disk or a copy that was cut short."""
-        files = [picture_file(number, picture) for picture in range(len(PICTURE_NAMES))]
+    def lacks_images(self, number: int) -> bool:
+        """Whether an image of a scene is missing or empty, as after a full disk or a copy that was cut short."""
+        files = [image_file(number, view) for view in range(len(VIEW_NAMES))]
         files += [mask_file(number)] if self.plan.masks else []
         if self._published is not None:
             return not all(self._published.get(file) for file in files)
@@ -202,9 +202,9 @@ class SplitFolder:
         counts = {kind: kinds.count(kind) for kind in dict.fromkeys(kinds)} | {"none": len(kinds)}
         return Written(split=self.plan.split, pairs=2 * len(kinds), new_pairs=new_pairs, change_types=counts)
 
-    def _write_pictures(self, made: MadeScene) -> None:
-        for picture, content in enumerate(made.pictures):
-            write_bytes(self.outgoing.there / picture_file(made.number, picture), content)
+    def _write_images(self, made: MadeScene) -> None:
+        for view, content in enumerate(made.images):
+            write_bytes(self.outgoing.there / image_file(made.number, view), content)
         if made.mask is not None:
             write_bytes(self.outgoing.there / mask_file(made.number), made.mask)
 

@@ -1,4 +1,4 @@
-"""One scene on its way to disk: three pictures, two rows, one line of scene JSON."""
+"""One scene on its way to disk: three images, two rows, one line of scene JSON."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from spotchange.pairs import CHANGE_TYPES, PixelBox, Row
 from spotchange.scene import AFTER, BEFORE, MAX_OBJECTS, SAME, SHAPE, SceneBatch
 from spotchange.scenes.changes import facts
 
-PICTURE_NAMES = ("before", "after", "same")
+VIEW_NAMES = ("before", "after", "same")
 FOLDER = "images"
 
 
@@ -22,9 +22,9 @@ def scene_name(number: int) -> str:
     return f"{number:06d}"
 
 
-def picture_file(number: int, picture: int) -> str:
-    """Path of a picture beside the metadata file."""
-    return f"{FOLDER}/{scene_name(number)}_{PICTURE_NAMES[picture]}.png"
+def image_file(number: int, view: int) -> str:
+    """Path of an image beside the metadata file."""
+    return f"{FOLDER}/{scene_name(number)}_{VIEW_NAMES[view]}.png"
 
 
 def mask_file(number: int) -> str:
@@ -40,7 +40,7 @@ def scene_rows(
     Args:
         batch: Scenes as numpy arrays.
         scene: Which of them.
-        boxes: int (pictures, slots, 4) of this scene: x, y, width, height; width 0 where nothing is seen.
+        boxes: int (images, slots, 4) of this scene: x, y, width, height; width 0 where nothing is seen.
         captions: Sentences of the change pair and of the distractor pair.
         masks: Whether the change row names a mask.
     """
@@ -49,8 +49,8 @@ def scene_rows(
     def row(letter: str, second: int, **known: Any) -> Row:
         return Row(
             id=scene_name(number) + letter,
-            before_file_name=picture_file(number, BEFORE),
-            after_file_name=picture_file(number, second),
+            before_file_name=image_file(number, BEFORE),
+            after_file_name=image_file(number, second),
             scene_id=number,
             extra={"iou": round(mean_iou(batch, scene, boxes, second), 5)},
             **known,
@@ -82,10 +82,10 @@ def _changed_box(batch: SceneBatch, scene: int, boxes: np.ndarray, version: int)
 
 
 def mean_iou(batch: SceneBatch, scene: int, boxes: np.ndarray, second: int) -> float:
-    """How far the second picture's view is from the first's: the original's measure of difficulty, small is hard.
+    """How far the second image's view is from the first's: the original's measure of difficulty, small is hard.
 
     The mean overlap (intersection over union) of the boxes of every object that stands in the same place in both
-    pictures and is seen in both. The original gives a number a scene and no formula. Its values do not differ between
+    images and is seen in both. The original gives a number a scene and no formula. Its values do not differ between
     moves and other changes, so a moved object is not among those counted. Mean and quartiles then agree: 0.504 (0.404,
     0.493, 0.604) here against 0.507 (0.41, 0.50, 0.60).
     """
@@ -106,17 +106,17 @@ def _iou(first: np.ndarray, second: np.ndarray) -> float:
 
 
 def object_boxes(ids: np.ndarray) -> np.ndarray:
-    """int32 (pictures, slots, 4): x, y, width, height of every object in id images (pictures, H, W)."""
+    """int32 (images, slots, 4): x, y, width, height of every object in id images (images, H, W)."""
     boxes = np.zeros((len(ids), MAX_OBJECTS, 4), np.int32)
-    for picture, image in enumerate(ids):
+    for view, image in enumerate(ids):
         for slot in np.unique(image[image > 0]).astype(int) - 1:
             rows, columns = (np.flatnonzero((image == slot + 1).any(axis)) for axis in (1, 0))
-            boxes[picture, slot] = columns[0], rows[0], np.ptp(columns) + 1, np.ptp(rows) + 1
+            boxes[view, slot] = columns[0], rows[0], np.ptp(columns) + 1, np.ptp(rows) + 1
     return boxes
 
 
 def change_mask(batch: SceneBatch, scene: int, ids: np.ndarray) -> np.ndarray:
-    """uint8 (H, W): 255 where the changed object is seen in the picture before or the picture after."""
+    """uint8 (H, W): 255 where the changed object is seen in the image before or the image after."""
     mask = np.zeros(ids.shape[1:], bool)
     for version in (0, 1):
         if batch.target[scene, version] >= 0:
@@ -125,7 +125,7 @@ def change_mask(batch: SceneBatch, scene: int, ids: np.ndarray) -> np.ndarray:
 
 
 def encode_png(image: np.ndarray) -> bytes:
-    """A picture (3, H, W) or mask (H, W) as PNG, packed quickly: the same pixels give the same bytes."""
+    """An image (3, H, W) or mask (H, W) as PNG, packed quickly: the same pixels give the same bytes."""
     buffer = io.BytesIO()
     pixels = image if image.ndim == 2 else np.ascontiguousarray(image.transpose(1, 2, 0))
     Image.fromarray(pixels).save(buffer, "PNG", compress_level=1)

@@ -1,4 +1,4 @@
-"""Truth per patch of a picture, counted on the object-id images: what stands there, and whether it changed."""
+"""Truth per patch of an image, counted on the object-id images: what stands there, and whether it changed."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def patch_truth(scenes: SceneBatch, ids: Tensor, grid: tuple[int, int]) -> tuple
 
     Args:
         scenes: As tensors.
-        ids: uint8 (S, 3, H, W): slot + 1 of the object seen in the pictures before, after and same.
-        grid: Rows and columns of patches. A picture that does not divide evenly ends in smaller patches.
+        ids: uint8 (S, 3, H, W): slot + 1 of the object seen in the images before, after and same.
+        grid: Rows and columns of patches. An image that does not divide evenly ends in smaller patches.
 
     Returns:
         The attributes of the object that covers most of a patch, int8 (2S, 2, patches, 4), -1 where none covers a
@@ -27,7 +27,7 @@ def patch_truth(scenes: SceneBatch, ids: Tensor, grid: tuple[int, int]) -> tuple
     """
     shares = patch_shares(ids, grid)  # (S, 3, patches, slots)
     attributes = torch.stack(
-        [_attributes(scenes, shares[:, picture], version) for picture, version in ((BEFORE, 0), (AFTER, 1), (SAME, 0))],
+        [_attributes(scenes, shares[:, view], version) for view, version in ((BEFORE, 0), (AFTER, 1), (SAME, 0))],
         1,
     )  # (S, 3, patches, 4)
     pairs = attributes[:, [BEFORE, AFTER, BEFORE, SAME]].unflatten(1, (2, 2)).flatten(0, 1)

@@ -3,11 +3,11 @@
 An attempt that breaks a rule is followed by the next attempt of the same scene, so every number gives a scene.
 Accepted is an attempt in which, beside the placement rules of `world_kernel`,
 
-- every object shows MIN_VISIBLE_PIXELS in the picture before (the original's rule, checked there only), and
-- the changed object shows as many in the picture after, unless it was dropped: nobody can tell what nobody sees, and
+- every object shows MIN_VISIBLE_PIXELS in the image before (the original's rule, checked there only), and
+- the changed object shows as many in the image after, unless it was dropped: nobody can tell what nobody sees, and
 - some phrase names the changed object alone (`writer.describable`).
 
-Visible pixels are counted on a fixed 240x160 grid, whatever the size of the pictures drawn later.
+Visible pixels are counted on a fixed 240x160 grid, whatever the size of the images drawn later.
 """
 
 from __future__ import annotations
@@ -176,11 +176,9 @@ class World:
 
     def _is_acceptable(self, candidates: SceneBatch) -> Any:
         """bool (S,): see the head of this file."""
-        pictures = (BEFORE, AFTER)
+        views = (BEFORE, AFTER)
         least = -(-MIN_VISIBLE_PIXELS * CHECK_WIDTH * CHECK_HEIGHT // _PIXELS_OF_RULE)
-        pixels = visible_pixels(
-            candidates, width=CHECK_WIDTH, height=CHECK_HEIGHT, pictures=pictures, enough=max(least, 1)
-        )
+        pixels = visible_pixels(candidates, width=CHECK_WIDTH, height=CHECK_HEIGHT, views=views, enough=max(least, 1))
         absent = candidates.attributes[:, 0, :, SHAPE] < 0
         all_visible = ((pixels[:, 0] >= least) | absent).all(1)
         other = self._slots != candidates.target[:, 1, None]  # true everywhere after a drop

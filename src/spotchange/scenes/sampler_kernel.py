@@ -61,13 +61,13 @@ def draw_view(s, key, rules, camera, lamps):
     y = HOME_Y + jitter * signed(key, 1)
     z = HOME_Z + jitter * signed(key, 2)
     camera[s, BEFORE, 0], camera[s, BEFORE, 1], camera[s, BEFORE, 2] = x, y, z
-    for picture in range(AFTER, SAME + 1):
-        draws = 4 * picture
+    for image in range(AFTER, SAME + 1):
+        draws = 4 * image
         angle = turn * signed(key, draws + 3)
         cos, sin = math.cos(angle), math.sin(angle)
-        camera[s, picture, 0] = cos * x - sin * y + jitter * signed(key, draws)
-        camera[s, picture, 1] = sin * x + cos * y + jitter * signed(key, draws + 1)
-        camera[s, picture, 2] = z + jitter * signed(key, draws + 2)
+        camera[s, image, 0] = cos * x - sin * y + jitter * signed(key, draws)
+        camera[s, image, 1] = sin * x + cos * y + jitter * signed(key, draws + 1)
+        camera[s, image, 2] = z + jitter * signed(key, draws + 2)
     for lamp in range(3):
         for axis in range(3):
             lamps[s, lamp, axis] = rules[LAMP_JITTER] * signed(key, 16 + 3 * lamp + axis)

@@ -16,9 +16,9 @@ from spotchange.pairs import PairBatch
 from spotchange.scene import AFTER, BEFORE, SAME, SceneBatch
 from spotchange.scenes.changes import answers, as_tensors
 from spotchange.scenes.patch_labels import patch_truth
-from spotchange.scenes.pictures import draw_pictures
 from spotchange.scenes.rendering.renderer import QUALITIES
 from spotchange.scenes.sampler import World
+from spotchange.scenes.views import draw_views
 
 # The streams of one seed: a model never trains on a scene of the splits that are generated with its seed.
 SPLIT_STREAMS = {"train": 0, "val": 1, "test": 2}
@@ -73,7 +73,7 @@ class SceneStream:
             scenes_per_batch: Each gives two rows.
             rank: Which part of the scenes this process takes.
             world_size: How many processes share them.
-            width: Of the pictures, in pixels.
+            width: Of the images, in pixels.
             height: See width.
             grid: Rows and columns of patches, for the truth per patch.
             quality: Effort of the renderer, a name in `render.QUALITIES`.
@@ -87,7 +87,7 @@ class SceneStream:
         if quality not in QUALITIES:
             raise ConfigError(f"unknown quality '{quality}'", hint=f"one of: {', '.join(QUALITIES)}")
         if width < grid[1] or height < grid[0]:
-            raise ConfigError(f"pictures of {width}x{height} pixels do not hold {grid[0]} rows of {grid[1]} patches")
+            raise ConfigError(f"images of {width}x{height} pixels do not hold {grid[0]} rows of {grid[1]} patches")
         self.settings, self.seed, self.device = settings, seed, device
         self.rank, self.world_size, self.scenes_per_batch = rank, world_size, scenes_per_batch
         self.width, self.height, self.grid, self.quality = width, height, grid, quality
@@ -122,7 +122,7 @@ class SceneStream:
 
     def render_pairs(self, batch: SceneBatch) -> PairBatch:
         """Both pairs of every scene, with captions and truth."""
-        images, ids = draw_pictures(
+        images, ids = draw_views(
             batch,
             self.settings.look,
             seed=self.world.seed,

@@ -178,7 +178,7 @@ class Guard:
             return self._settings.max_request_bytes
         if not is_api(path):
             return self._settings.max_call_bytes
-        return self._settings.max_picture_bytes * 2 * 4 // 3 + 2**16  # two pictures in base64, and their envelope
+        return self._settings.max_image_bytes * 2 * 4 // 3 + 2**16  # two images in base64, and their envelope
 
 
 @dataclass

@@ -25,10 +25,10 @@ class ServerSettings:
     batch_size: int = 16  # pairs computed together, at most
     window_seconds: float = 0.004  # how long the first pair of a batch waits for others
     places: int = 128  # pairs between arrival and answer, at most
-    max_picture_bytes: int = 20 * 2**20
+    max_image_bytes: int = 20 * 2**20
     max_request_bytes: int = 128 * 2**20  # of a batch request
     max_pixels: int = 40_000_000
-    max_decoded_pixels: int = 200_000_000  # of all pictures in memory, at 4 bytes; later ones wait
+    max_decoded_pixels: int = 200_000_000  # of all images in memory, at 4 bytes; later ones wait
     max_held_bytes: int = 2**30  # of all requests to the API that are being answered; later ones are turned away
     max_call_bytes: int = 2 * 2**20  # of what a page sends besides its uploads: names of files, settings
     max_pairs: int = 32  # of a batch request
@@ -47,7 +47,7 @@ class ServerSettings:
         if self.max_pairs > self.places:
             raise InputError(f"a batch of {self.max_pairs} pairs does not fit into {self.places} places")
         if 2 * self.max_pixels > self.max_decoded_pixels:
-            raise InputError(f"two pictures of {self.max_pixels:,} pixels are more than may be held in memory")
+            raise InputError(f"two images of {self.max_pixels:,} pixels are more than may be held in memory")
         if self.max_request_bytes > self.max_held_bytes:
             raise InputError(f"a request of {self.max_request_bytes:,} bytes is more than may be held in memory")
 

@@ -24,10 +24,10 @@ from spotchange.images import images_in
 
 
 def draw(path: Path, color: str) -> Path:
-    picture = Image.new("RGB", (96, 64), "gray")
-    ImageDraw.Draw(picture).rectangle((10, 10, 50, 50), fill=color)
+    image = Image.new("RGB", (96, 64), "gray")
+    ImageDraw.Draw(image).rectangle((10, 10, 50, 50), fill=color)
     path.parent.mkdir(exist_ok=True)
-    picture.save(path)
+    image.save(path)
     return path
 
 
@@ -65,7 +65,7 @@ def test_a_second_run_looks_at_nothing(pairs: list[NamedPair], tmp_path: Path) -
     assert caption(pairs, out, force=True) == ["red", "blue"]
 
 
-def test_another_picture_option_or_model_is_looked_at_again(pairs: list[NamedPair], tmp_path: Path) -> None:
+def test_another_image_option_or_model_is_looked_at_again(pairs: list[NamedPair], tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     caption(pairs, out)
     draw(tmp_path / "red.png", "green")
@@ -132,14 +132,14 @@ def test_the_model_is_part_of_the_fingerprint(tmp_path: Path) -> None:
     assert len(marks) == 4
 
 
-def test_half_written_files_are_no_pictures(tmp_path: Path) -> None:
+def test_half_written_files_are_no_images(tmp_path: Path) -> None:
     draw(tmp_path / "a.png", "red")
     draw(tmp_path / ".a.x1y2z3w4.png", "red")
     (tmp_path / "folder.png").mkdir()
     assert images_in(tmp_path) == {"a.png"}
 
 
-def test_pictures_without_a_partner_are_named(tmp_path: Path) -> None:
+def test_images_without_a_partner_are_named(tmp_path: Path) -> None:
     for side, names in (("a", ("both.png", "gone.png")), ("b", ("both.png", "new.png"))):
         for name in names:
             draw(tmp_path / side / name, "red")

@@ -21,7 +21,7 @@ from spotchange.models.weights.folder import load_model, save_model
 
 
 @torch.no_grad()
-def test_there_and_back(make_settings: Callable, pictures: Callable, tmp_path: Path) -> None:
+def test_there_and_back(make_settings: Callable, images: Callable, tmp_path: Path) -> None:
     from spotchange.models.build import build_model, settings_for
     from spotchange.models.hub.auto import SpotchangeModel, transformers
 
@@ -30,7 +30,7 @@ def test_there_and_back(make_settings: Callable, pictures: Callable, tmp_path: P
     model = build_model(settings).eval()
     preprocessor = Preprocessor(image_size=settings.vision.image_size)
     save_model(tmp_path / "ours", model=model, settings=settings, tokenizer=tokenizer, preprocessor=preprocessor)
-    before, after = pictures(model, 2)
+    before, after = images(model, 2)
     expected = model.encode(before, after).tokens
 
     wrapped = transformers.AutoModel.from_pretrained(tmp_path / "ours").eval()
@@ -49,7 +49,7 @@ def test_there_and_back(make_settings: Callable, pictures: Callable, tmp_path: P
 
 @torch.no_grad()
 def test_weights_of_eight_bits_are_not_taken_for_numbers(
-    make_settings: Callable, pictures: Callable, tmp_path: Path
+    make_settings: Callable, images: Callable, tmp_path: Path
 ) -> None:
     from spotchange.models.build import build_model, settings_for
     from spotchange.models.hub.auto import transformers
@@ -61,7 +61,7 @@ def test_weights_of_eight_bits_are_not_taken_for_numbers(
     parts = {"settings": settings, "tokenizer": tokenizer, "preprocessor": preprocessor}
     save_model(tmp_path / "small", model=model, stored="int8", **parts)
     wrapped = transformers.AutoModel.from_pretrained(tmp_path / "small").eval()
-    before, after = pictures(model, 2)
+    before, after = images(model, 2)
     expected = load_model(tmp_path / "small").model.encode(before, after).tokens
     torch.testing.assert_close(wrapped.encode(before, after).tokens, expected)
     wrapped.save_pretrained(tmp_path / "again")

@@ -18,7 +18,7 @@ RNG = np.random.default_rng(1)
 SENTENCES = ("the red cube is gone", "there is no change")
 
 
-def picture(width: int, height: int) -> Image.Image:
+def image(width: int, height: int) -> Image.Image:
     return Image.fromarray(RNG.integers(0, 256, (height, width, 3), dtype=np.uint8))
 
 
@@ -30,7 +30,7 @@ def processor() -> Any:
 @pytest.mark.parametrize("size", [(48, 48), (60, 40)], ids=["of the model's size", "to be scaled"])
 def test_prompts_are_what_the_processor_makes_of_them(processor: Any, size: tuple[int, int]) -> None:
     coder = ChatCoder(processor, load_prompt("plain"), dtype=torch.float32)
-    pairs = [(picture(*size), picture(*size)) for _ in SENTENCES]
+    pairs = [(image(*size), image(*size)) for _ in SENTENCES]
     batch = coder.encode(pairs, SENTENCES, [1, 0])
     text = "user <image> <image> what changed assistant "
     expected = processor(text=[text] * 2, images=[list(pair) for pair in pairs], return_tensors="pt", padding=True)
@@ -43,7 +43,7 @@ def test_prompts_are_what_the_processor_makes_of_them(processor: Any, size: tupl
 
 def test_only_replies_are_learnt_and_they_end(processor: Any) -> None:
     coder = ChatCoder(processor, load_prompt("plain"), dtype=torch.float32)
-    batch = coder.encode([(picture(48, 48), picture(48, 48))] * 2, SENTENCES, [1, 0])
+    batch = coder.encode([(image(48, 48), image(48, 48))] * 2, SENTENCES, [1, 0])
     assert (batch.labels[:, : batch.prompt_tokens] == IGNORED).all()
     for row, sentence in zip(batch.labels, SENTENCES, strict=True):
         learnt = row[row != IGNORED]
@@ -55,13 +55,13 @@ def test_only_replies_are_learnt_and_they_end(processor: Any) -> None:
 
 def test_pairs_of_several_sizes_go_together(processor: Any) -> None:
     coder = ChatCoder(processor, load_prompt("plain"), dtype=torch.bfloat16)
-    pairs = [(picture(48, 48), picture(30, 20)), (picture(90, 40), picture(48, 48))]
+    pairs = [(image(48, 48), image(30, 20)), (image(90, 40), image(48, 48))]
     batch = coder.encode(pairs, SENTENCES, [1, 0])
     assert batch.inputs["pixel_values"].shape == (4, 3, 48, 48)
     assert batch.inputs["pixel_values"].dtype == torch.bfloat16
 
 
-def test_a_stacked_pair_is_one_picture_with_before_above() -> None:
+def test_a_stacked_pair_is_one_image_with_before_above() -> None:
     before, after = Image.new("RGB", (40, 30), "red"), Image.new("RGB", (80, 60), "blue")
     (sheet,) = shown(load_prompt("blip2idc"), before, after)
     assert sheet.size == (40, 60)

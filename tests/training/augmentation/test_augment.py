@@ -1,4 +1,4 @@
-"""Augmentation never makes a caption false: the change stays in view, both pictures move alike, colours keep names."""
+"""Augmentation never makes a caption false: the change stays in view, both images move alike, colours keep names."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ HEIGHT, WIDTH = 64, 96
 
 
 def marked_batch(pairs: int, *, known: bool = True) -> tuple[PairBatch, torch.Tensor]:
-    """Gray pictures with a white square where the change is, and a red one that stands still."""
+    """Gray images with a white square where the change is, and a red one that stands still."""
     draw = torch.Generator().manual_seed(5)
-    pictures = torch.full((pairs, 3, HEIGHT, WIDTH), 60, dtype=torch.uint8)
+    images = torch.full((pairs, 3, HEIGHT, WIDTH), 60, dtype=torch.uint8)
     mask = torch.zeros(pairs, 2, *GRID, dtype=torch.bool)
     rows = torch.randint(0, GRID[0], (pairs,), generator=draw)
     columns = torch.randint(0, GRID[1], (pairs,), generator=draw)
     for pair, (row, column) in enumerate(zip(rows.tolist(), columns.tolist(), strict=True)):
-        pictures[pair, :, 8 * row : 8 * row + 8, 8 * column : 8 * column + 8] = 255
+        images[pair, :, 8 * row : 8 * row + 8, 8 * column : 8 * column + 8] = 255
         mask[pair, :, row, column] = True
     attributes = torch.full((pairs, 2, *GRID, 4), -1, dtype=torch.int8)
     attributes[mask] = torch.tensor([1, 0, 1, 0], dtype=torch.int8)
     batch = PairBatch(
-        before=pictures,
-        after=pictures.clone(),
+        before=images,
+        after=images.clone(),
         caption_ids=torch.zeros(pairs, 4, dtype=torch.long),
         caption_mask=torch.ones(pairs, 4, dtype=torch.bool),
         change_type=torch.ones(pairs, dtype=torch.long),
@@ -71,7 +71,7 @@ def test_unknown_place_loses_at_most_a_tenth_and_is_never_erased() -> None:
     assert torch.equal(augment(batch, AugmentSettings(erase=1.0), grid=GRID).before, batch.before)
 
 
-def test_geometry_hits_both_pictures_alike() -> None:
+def test_geometry_hits_both_images_alike() -> None:
     torch.manual_seed(1)
     batch, _ = marked_batch(16)
     done = augment(batch, AugmentSettings(crop=0.4, erase=1.0), grid=GRID)
@@ -79,7 +79,7 @@ def test_geometry_hits_both_pictures_alike() -> None:
     assert not torch.equal(done.before, batch.before)
 
 
-def test_truth_moves_with_the_pictures() -> None:
+def test_truth_moves_with_the_images() -> None:
     torch.manual_seed(2)
     batch, _ = marked_batch(64)
     done = augment(batch, AugmentSettings(crop=0.4), grid=GRID)
@@ -95,8 +95,8 @@ def test_erasing_spares_the_change() -> None:
     torch.manual_seed(3)
     batch, places = marked_batch(200)
     done = augment(batch, AugmentSettings(erase=1.0), grid=GRID)
-    for picture, (row, column) in zip(done.before, places.tolist(), strict=True):
-        assert (picture[:, 8 * row : 8 * row + 8, 8 * column : 8 * column + 8] == 255).all()
+    for image, (row, column) in zip(done.before, places.tolist(), strict=True):
+        assert (image[:, 8 * row : 8 * row + 8, 8 * column : 8 * column + 8] == 255).all()
     assert (done.before != batch.before).flatten(1).any(dim=1).float().mean() > 0.5
 
 
@@ -105,12 +105,12 @@ def test_nothing_is_mirrored(place: str) -> None:
     """A bright half stays on its side: sentences say left and right."""
     torch.manual_seed(4)
     batch, _ = marked_batch(32)
-    pictures = torch.full_like(batch.before, 50)
+    images = torch.full_like(batch.before, 50)
     if place == "left":
-        pictures[..., : WIDTH // 2] = 200
+        images[..., : WIDTH // 2] = 200
     else:
-        pictures[..., : HEIGHT // 2, :] = 200
-    batch = replace(batch, before=pictures, after=pictures)
+        images[..., : HEIGHT // 2, :] = 200
+    batch = replace(batch, before=images, after=images)
     everything = AugmentSettings(crop=0.2, brightness=0.2, contrast=0.2, saturation=0.2, noise=0.02, blur=1.0)
     done = augment(batch, everything, grid=GRID).before.float()
     halves = done.chunk(2, dim=-1 if place == "left" else -2)
@@ -125,8 +125,8 @@ def test_colours_keep_their_names() -> None:
          [255, 238, 51]], dtype=torch.uint8,
     )  # fmt: skip
     batch, _ = marked_batch(8)
-    pictures = colours[:, :, None, None].expand(8, 3, HEIGHT, WIDTH).contiguous()
-    batch = replace(batch, before=pictures, after=pictures)
+    images = colours[:, :, None, None].expand(8, 3, HEIGHT, WIDTH).contiguous()
+    batch = replace(batch, before=images, after=images)
     settings = AugmentSettings(brightness=0.4, contrast=0.4, saturation=0.4)
 
     def hue(rgb: torch.Tensor) -> torch.Tensor:
@@ -141,7 +141,7 @@ def test_colours_keep_their_names() -> None:
             assert found == colour or {found, colour} == same_hue
 
 
-def test_separate_photometry_differs_between_the_pictures() -> None:
+def test_separate_photometry_differs_between_the_images() -> None:
     torch.manual_seed(6)
     batch, _ = marked_batch(8)
     alike = augment(batch, AugmentSettings(brightness=0.4), grid=GRID)

@@ -1,4 +1,4 @@
-"""Mirrored and turned pairs: pictures, masks and words of place move together, and no caption becomes false."""
+"""Mirrored and turned pairs: images, masks and words of place move together, and no caption becomes false."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TOKENIZER = extended(build_tokenizer(), [f"houses at the {corner} vertical" for 
 
 
 def batch_of(captions: list[str], quarters: list[tuple[int, int]], shape: tuple[int, int] = (SIDE, SIDE)) -> PairBatch:
-    """Pictures that are white in one quarter of the after picture, where the mask is too."""
+    """Images that are white in one quarter of the after image, where the mask is too."""
     height, width = shape
     rows, columns = CELLS, CELLS * width // height
     after = torch.zeros(len(captions), 3, height, width, dtype=torch.uint8)
@@ -77,7 +77,7 @@ def test_only_captions_that_name_no_place_are_turned_by_a_quarter() -> None:
     assert torch.equal(moved.caption_ids, batch.caption_ids)
 
 
-def test_pictures_that_are_not_square_are_only_mirrored() -> None:
+def test_images_that_are_not_square_are_only_mirrored() -> None:
     torch.manual_seed(0)
     batch = batch_of(["houses"] * 20, [(0, 0)] * 20, shape=(SIDE, 2 * SIDE))
     moved = mirror_and_turn(batch, PlaceWords.of(TOKENIZER), grid=(CELLS, 2 * CELLS))
@@ -96,20 +96,20 @@ def test_a_word_without_an_opposite_keeps_its_pair_as_it_is() -> None:
     assert torch.equal(moved.after, batch.after)
 
 
-def test_features_of_a_grid_move_as_pictures_do() -> None:
+def test_features_of_a_grid_move_as_images_do() -> None:
     names = list(CORNERS) * 20
-    pictures = batch_of([f"houses at the {name}" for name in names], [CORNERS[name] for name in names], (CELLS, CELLS))
+    images = batch_of([f"houses at the {name}" for name in names], [CORNERS[name] for name in names], (CELLS, CELLS))
     features = replace(
-        pictures,
-        before=pictures.before.flatten(2).transpose(1, 2).half(),  # (pairs, cells, channels)
-        after=pictures.after.flatten(2).transpose(1, 2).half(),
+        images,
+        before=images.before.flatten(2).transpose(1, 2).half(),  # (pairs, cells, channels)
+        after=images.after.flatten(2).transpose(1, 2).half(),
     )
     words = PlaceWords.of(TOKENIZER)
     torch.manual_seed(0)
-    as_pictures = mirror_and_turn(pictures, words, grid=(CELLS, CELLS))
+    as_images = mirror_and_turn(images, words, grid=(CELLS, CELLS))
     torch.manual_seed(0)
     as_cells = mirror_and_turn(features, words, grid=(CELLS, CELLS))
     assert as_cells.after.shape == features.after.shape
-    assert torch.equal(as_cells.after, as_pictures.after.flatten(2).transpose(1, 2).half())
-    assert torch.equal(as_cells.caption_ids, as_pictures.caption_ids)
+    assert torch.equal(as_cells.after, as_images.after.flatten(2).transpose(1, 2).half())
+    assert torch.equal(as_cells.caption_ids, as_images.caption_ids)
     assert not torch.equal(as_cells.after, features.after)

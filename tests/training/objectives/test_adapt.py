@@ -58,7 +58,7 @@ def test_keys_tell_captions_apart(make_batch) -> None:
     assert torch.equal(caption_keys(replace(batch, caption_ids=longer, caption_mask=mask)), keys)
 
 
-def test_distractor_picture_replaces_before_of_change_rows_only(make_batch) -> None:
+def test_distractor_image_replaces_before_of_change_rows_only(make_batch) -> None:
     batch = make_batch(8, seed=4)
     swapped, known = swap_in_distractors(batch, 1.0)
     assert torch.equal(swapped.before[::2], batch.after[1::2])

@@ -25,9 +25,9 @@ def test_normalisation_is_the_preprocessors(tiny_model, make_batch) -> None:
     from spotchange.models.vision.preprocess import CLIP_MEAN, CLIP_STD, Preprocessor
 
     objective = DenseObjective(tiny_model, DenseSettings(kind="dense"), mean=CLIP_MEAN, std=CLIP_STD)
-    pictures = make_batch(2, seed=1).before
-    expected = Preprocessor(image_size=(24, 36))(pictures)
-    assert torch.allclose(objective.normalise(pictures), expected, atol=1e-5)
+    images = make_batch(2, seed=1).before
+    expected = Preprocessor(image_size=(24, 36))(images)
+    assert torch.allclose(objective.normalise(images), expected, atol=1e-5)
 
 
 def test_each_truth_moves_only_its_own_loss(tiny_model, make_batch) -> None:
@@ -82,7 +82,7 @@ def test_a_model_without_the_heads_is_refused(tiny_settings: ModelSettings) -> N
         build(build_model(settings))
 
 
-def test_a_picture_that_two_rows_share_is_encoded_once(tiny_model, make_batch) -> None:
+def test_a_image_that_two_rows_share_is_encoded_once(tiny_model, make_batch) -> None:
     batch = make_batch(8, seed=3)
     batch = replace(batch, before=batch.before[::2].repeat_interleave(2, dim=0))
     objective = build(tiny_model)

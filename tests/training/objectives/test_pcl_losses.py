@@ -81,13 +81,13 @@ def test_word_loss_counts_chosen_places_only() -> None:
     assert float(word_loss(logits, targets, torch.zeros_like(chosen))["loss"]) == 0.0
 
 
-def test_hidden_cells_are_zero_in_one_picture_and_the_rest_stays() -> None:
+def test_hidden_cells_are_zero_in_one_image_and_the_rest_stays() -> None:
     torch.manual_seed(0)
     cells = torch.rand(400, 2, 49, 3) + 1
     shown = hide_cells(cells, share=0.15)
-    zero = (shown.cells == 0).all(dim=-1)  # (pairs, pictures, cells)
+    zero = (shown.cells == 0).all(dim=-1)  # (pairs, images, cells)
     assert torch.equal(zero, shown.hidden)
-    assert (zero.any(dim=2).sum(dim=1) == 1).all()  # one picture of each pair
+    assert (zero.any(dim=2).sum(dim=1) == 1).all()  # one image of each pair
     assert float(zero.sum()) / (400 * 49) == pytest.approx(0.15, abs=0.01)
     assert 0.4 < float(zero[:, 0].any(dim=1).float().mean()) < 0.6
     assert torch.equal(shown.cells[~zero], cells[~zero])

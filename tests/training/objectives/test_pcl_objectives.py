@@ -91,7 +91,7 @@ def test_gradients_reach_what_they_should(task: str, moved: list[str], still: li
     assert all(value is None for name, value in gradients.items() if name.startswith("model.encoder."))
 
 
-def test_single_pictures_ignore_the_second() -> None:
+def test_single_images_ignore_the_second() -> None:
     objective = pretraining().eval()
     batch = batch_of(MLM, single=True)
     other = replace(batch, pairs=replace(batch.pairs, after=torch.zeros_like(batch.pairs.after)))
@@ -145,7 +145,7 @@ def test_other_models_are_refused(tiny_model) -> None:
         PclPretrainObjective(tiny_model, PclPretrainSettings(kind="pcl-pretrain"), **HALF)
 
 
-def test_judging_is_two_way_and_reads_pictures_alone() -> None:
+def test_judging_is_two_way_and_reads_images_alone() -> None:
     objective = PclFinetuneObjective(build(), PclFinetuneSettings(kind="pcl-finetune"), **HALF).eval()
     batch = features()
     with torch.no_grad():

@@ -97,7 +97,7 @@ def make_features(data_set: Path, model: dict[str, Any]) -> Path:
     return out
 
 
-def test_features_are_read_in_the_place_of_pictures(data_set: Path) -> None:
+def test_features_are_read_in_the_place_of_images(data_set: Path) -> None:
     folder = make_features(data_set, CLIP4IDC)
     assert [[list(side) for side in row.changed or ()] for row in read_feature_rows(folder)] == [[[0], [0]]] * 8
     settings = recipe({"kind": "features", "path": str(folder)}, objective=CAPTION, model=CLIP4IDC)
@@ -109,12 +109,12 @@ def test_features_are_read_in_the_place_of_pictures(data_set: Path) -> None:
     batch = found.batches[0]
     assert batch.change_mask is not None
     assert batch.change_mask.sum(dim=-1).tolist() == [[1, 1]] * 3
-    picture = np.asarray(Image.open(data_set / "train" / "0-after.png")).transpose(2, 0, 1)
+    image = np.asarray(Image.open(data_set / "train" / "0-after.png")).transpose(2, 0, 1)
     network = frozen_network(start.model)
     assert network is not None
     with torch.no_grad():
         start.model.eval()
-        seen = start.model.encoder.backbone(start.preprocessor(torch.from_numpy(picture.copy())[None]))
+        seen = start.model.encoder.backbone(start.preprocessor(torch.from_numpy(image.copy())[None]))
         read = start.model.encoder.backbone(batch.after[:1].float())
     assert torch.allclose(seen, read, atol=1e-2)
 

@@ -86,8 +86,8 @@ def open_pairs(folder: Path, **options: Any) -> FeatureBatches:
     return FeatureBatches(open_store(folder), CaptionCoder(build_tokenizer(), max_words=24), **values)
 
 
-def test_scene_features_are_those_of_the_pictures(folders: dict[str, Path]) -> None:
-    """The stream of the same seed shows the same pictures, so the network must give the same features."""
+def test_scene_features_are_those_of_the_images(folders: dict[str, Path]) -> None:
+    """The stream of the same seed shows the same images, so the network must give the same features."""
     begun = start()
     run = run_context(recipe(seed=3), begun, device=CPU)
     batch = pairs_of(StreamSource(kind="stream")).batches(run, 4).next_batch()
@@ -98,12 +98,12 @@ def test_scene_features_are_those_of_the_pictures(folders: dict[str, Path]) -> N
     with torch.inference_mode():
         network = begun.model.encoder.eval()
         for side in ("before", "after"):
-            seen = network.of_pictures(begun.preprocessor(getattr(batch, side)))
-            kept = store.pictures(torch.tensor([getattr(row, side) for row in rows])).float()
+            seen = network.of_images(begun.preprocessor(getattr(batch, side)))
+            kept = store.images(torch.tensor([getattr(row, side) for row in rows])).float()
             assert torch.allclose(kept, seen, atol=2e-3 * float(seen.abs().max()))
 
 
-def test_single_pictures_and_objects(folders: dict[str, Path]) -> None:
+def test_single_images_and_objects(folders: dict[str, Path]) -> None:
     described = list(read_feature_rows(folders["single"]))
     assert all(row.before == row.after and row.captions and row.things for row in described)
     objects = list(read_feature_rows(folders["classes"]))
@@ -124,7 +124,7 @@ BIRDS = (
 
 
 def write_birds(folder: Path) -> np.ndarray:
-    """A data set of single pictures with captions and two classes; gives the last picture."""
+    """A data set of single images with captions and two classes; gives the last image."""
     chance = np.random.default_rng(0)
     (folder / "train").mkdir(parents=True)
     lines = []
@@ -142,12 +142,12 @@ def test_data_set_features(tmp_path: Path) -> None:
     backbone = FrozenBackbone.of(start(), "cpu")
     source = DatasetSource(kind="dataset", path=str(tmp_path / "set"), task="classes")
     facts = dataset_features(tmp_path / "features", backbone, source)
-    assert (facts.pictures, facts.rows, facts.task) == (8, 8, "classes")
+    assert (facts.images, facts.rows, facts.task) == (8, 8, "classes")
     rows = list(read_feature_rows(tmp_path / "features"))
     assert [row.class_id for row in rows] == [0, 1] * 4  # classes are numbered anew
     store = open_store(tmp_path / "features")
     expected = torch.from_numpy(backbone.see(torch.from_numpy(last).permute(2, 0, 1)[None]))
-    assert torch.allclose(store.pictures(torch.tensor([rows[-1].before])), expected, atol=1e-2)
+    assert torch.allclose(store.images(torch.tensor([rows[-1].before])), expected, atol=1e-2)
 
 
 def open_tasks(data: DatasetSource | FeatureSource | StreamSource, *, max_words: int = 24, **objective: Any) -> Any:
@@ -156,7 +156,7 @@ def open_tasks(data: DatasetSource | FeatureSource | StreamSource, *, max_words:
     return training_batches(settings, run_context(settings, start(), device=CPU))
 
 
-def test_single_pictures_and_classes_from_a_data_set(tmp_path: Path) -> None:
+def test_single_images_and_classes_from_a_data_set(tmp_path: Path) -> None:
     write_birds(tmp_path)
     single = DatasetSource(kind="dataset", path=str(tmp_path), task="single", workers=0)
     batch = open_tasks(single, tasks={"mlm": 0, "mvcl": 0}).next_batch()
@@ -189,7 +189,7 @@ def test_negatives_of_the_stream_are_false_sentences_of_its_language() -> None:
             assert (claim.change_type, claim.new) != (kind, new) or wrong
 
 
-def test_a_scene_s_picture_before_is_seen_once() -> None:
+def test_a_scene_s_image_before_is_seen_once() -> None:
     batch = open_tasks(StreamSource(kind="stream")).next_batch()
     assert batch.shares_before
     objective = PclPretrainObjective(

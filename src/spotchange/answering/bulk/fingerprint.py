@@ -36,7 +36,7 @@ def asked_fingerprint(
     *,
     signature: str | None = None,
 ) -> str:
-    """Of everything but the pictures: this version, the model's files, the options.
+    """Of everything but the images: this version, the model's files, the options.
 
     `signature` is what the answerer itself says its answers depend on: a prompt file may change under its name.
     """

@@ -96,8 +96,8 @@ def write_from_cluster(
 ) -> Tally:
     """Write `out` as `write_results` does, from a cluster, or (None) from here to a store.
 
-    Lines of an earlier `out`, and of shards that a stopped run left, are used again where the pictures, the model and
-    the options are the same: workers look at the pictures' bytes and compute only what is new. With `force`
+    Lines of an earlier `out`, and of shards that a stopped run left, are used again where the images, the model and
+    the options are the same: workers look at the images' bytes and compute only what is new. With `force`
     everything is made anew.
     """
     check_ids(pairs)

@@ -54,18 +54,18 @@ def pairs_from_manifest(manifest: Path) -> list[NamedPair]:
 
 
 def pairs_from_folders(before: Path, after: Path) -> list[NamedPair]:
-    """Pictures that have the same relative path in both folders."""
+    """Images that have the same relative path in both folders."""
     for folder in (before, after):
         if not folder.is_dir():
             raise InputError(f"{folder} is not a folder")
     names = sorted(images_in(before) & images_in(after))
     if not names:
-        raise InputError(f"no picture has the same name in {before} and {after}")
+        raise InputError(f"no image has the same name in {before} and {after}")
     return [NamedPair(id=name, before=before / name, after=after / name) for name in names]
 
 
 def unpaired(before: Path, after: Path) -> list[Path]:
-    """Pictures of either folder that have no partner in the other."""
+    """Images of either folder that have no partner in the other."""
     there, here = images_in(before), images_in(after)
     return [*(before / name for name in sorted(there - here)), *(after / name for name in sorted(here - there))]
 
@@ -121,7 +121,7 @@ def write_results(
 
     Lines are added to `out`.partial as they are made, so an interrupted run loses at most one batch; what an earlier
     run finished stays where it is until the whole file takes its place. A line is used again only if it has the
-    fingerprint of the pictures, the model and the options of this run; with `force`, never.
+    fingerprint of the images, the model and the options of this run; with `force`, never.
 
     Args:
         asked: `asked_fingerprint` of the model and the options.

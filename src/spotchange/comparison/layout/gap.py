@@ -1,4 +1,4 @@
-"""Rows of one picture that stand for fewer or more rows of the other, and what lies in them."""
+"""Rows of one image that stand for fewer or more rows of the other, and what lies in them."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class Gap:
     before: npt.NDArray[np.uint8]
     after: npt.NDArray[np.uint8]
     across: bool = False
-    """The pictures are given with rows and columns exchanged, so that rows here are columns there."""
+    """The images are given with rows and columns exchanged, so that rows here are columns there."""
 
     def outward(self, box: Box) -> Box:
-        """A rectangle as one of the upright picture."""
+        """A rectangle as one of the upright image."""
         return (box[1], box[0], box[3], box[2]) if self.across else box
 
     @cached_property
@@ -47,13 +47,13 @@ class Gap:
         frame = self.frame
         columns = slice(frame.left, frame.right)
         near = [
-            pack(picture[row, columns])
-            for picture, rows in (
+            pack(image[row, columns])
+            for image, rows in (
                 (self.before, (frame.before_top - 1, frame.before_bottom)),
                 (self.after, (frame.after_top - 1, frame.after_bottom)),
             )
             for row in rows
-            if 0 <= row < len(picture)
+            if 0 <= row < len(image)
         ]
         if not near:
             flat = most_common(np.concatenate([words.ravel() for words in self.words]))[0]
@@ -61,7 +61,7 @@ class Gap:
         return min(near, key=lambda row: sum(np.count_nonzero(words != row) for words in self.words))
 
     def content(self, side: int) -> Box | None:
-        """What is not ground on one side, in the picture's own pixels."""
+        """What is not ground on one side, in the image's own pixels."""
         box = bounds(self.words[side] != self.ground)
         if box is None or box[3] <= REMAINS * max(self.frame.before_rows, self.frame.after_rows):
             return None
@@ -69,7 +69,7 @@ class Gap:
         return box[0] + self.frame.left, box[1] + top, box[2], box[3]
 
     def differing(self, side: int) -> Box:
-        """The rows with content on one side, as far as the other picture differs there."""
+        """The rows with content on one side, as far as the other image differs there."""
         content = self.content(side)
         assert content is not None
         frame = self.frame
@@ -82,7 +82,7 @@ class Gap:
             top, bottom = content[1], content[1] + content[3]
         rows = min(bottom, len(self.before), len(self.after)) - top
         columns = slice(self.frame.left, self.frame.right)
-        one, other = (picture[top : top + max(rows, 0), columns] for picture in (self.before, self.after))
+        one, other = (image[top : top + max(rows, 0), columns] for image in (self.before, self.after))
         box = bounds((one != other).any(axis=2)) if rows > 0 else None
         return (box[0] + self.frame.left, box[1] + top, box[2], box[3]) if box else content
 

@@ -1,4 +1,4 @@
-"""Rows that only one picture has, or that stand for fewer or more rows of the other: inserted, removed, grown."""
+"""Rows that only one image has, or that stand for fewer or more rows of the other: inserted, removed, grown."""
 
 from __future__ import annotations
 
@@ -167,13 +167,13 @@ def _padded(gap: Gap) -> Patch:
     rim = 1
     ground = most_common(gap.ground)[0]
     cuts = []
-    for picture, top, count_rows in (
+    for image, top, count_rows in (
         (gap.before, gap.frame.before_top, gap.frame.before_rows),
         (gap.after, gap.frame.after_top, gap.frame.after_rows),
     ):
         canvas = np.empty((rows + 2 * rim, columns + 2 * rim, 3), np.uint8)
         canvas[:] = unpack(ground)
-        part = picture[top : top + count_rows, gap.frame.left : gap.frame.right].copy()
+        part = image[top : top + count_rows, gap.frame.left : gap.frame.right].copy()
         part[pack(part) == gap.ground] = unpack(ground)  # panels side by side become one ground
         canvas[rim : rim + count_rows, rim : rim + columns] = part
         cuts.append(canvas)

@@ -14,11 +14,11 @@ from spotchange.results import Box
 ROUNDING = 2  # pixels
 NEAR = 28  # pixels between places of the same thing
 _RANK = {kind: number for number, kind in enumerate(KINDS)}
-_OVERALL = _RANK["inserted"]  # kinds before this one are about the whole picture
+_OVERALL = _RANK["inserted"]  # kinds before this one are about the whole image
 
 
 def ordered(findings: Iterable[Finding]) -> list[Finding]:
-    """What concerns the whole picture first, then by size."""
+    """What concerns the whole image first, then by size."""
     return sorted(findings, key=lambda finding: (min(_RANK[finding.kind], _OVERALL), -finding.pixels))
 
 

@@ -1,4 +1,4 @@
-"""Where in a picture something is, and by how much it moved, in words."""
+"""Where in an image something is, and by how much it moved, in words."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from spotchange.results import Box
 
 
 def place(box: Box, size: tuple[int, int]) -> str:
-    """ "at the top left": which ninth of the picture the middle of the box lies in."""
+    """ "at the top left": which ninth of the image the middle of the box lies in."""
     across = (box[0] + box[2] / 2) / max(1, size[0])
     down = (box[1] + box[3] / 2) / max(1, size[1])
     if box[2] >= 0.8 * size[0]:

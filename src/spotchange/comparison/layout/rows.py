@@ -1,6 +1,6 @@
 """Which rows of before are which rows of after, as a text diff aligns lines (patience diff, Cohen 2008).
 
-Rows that occur once in each picture are anchors; the longest chain of anchors in common order is kept and grown
+Rows that occur once in each image are anchors; the longest chain of anchors in common order is kept and grown
 over equal neighbours. What lies between is inserted, removed or changed.
 """
 

@@ -13,10 +13,10 @@ from spotchange.comparison.layout.positions import distance
 Pixels = npt.NDArray[np.uint8]
 Matrix = npt.NDArray[np.float64]
 
-FEATURE_SIDE = 900  # pixels; features of larger pictures are found at this size
+FEATURE_SIDE = 900  # pixels; features of larger images are found at this size
 FEWEST_AGREEING = 16
 SMALLEST_SHARE = 0.2  # of the matches must agree on one view
-WIDEST_THING = 0.3  # of the picture
+WIDEST_THING = 0.3  # of the image
 NOTICED = 1.5  # pixels a corner must move before the camera did
 LARGEST_FLOW = 0.012  # of the longer side: what parallax and a soft lens may still displace
 GOOD, POOR = 0.6, 0.3  # correlation of edges after aligning
@@ -33,13 +33,13 @@ class Alignment:
     sentence: str | None
     """How the camera moved, if it did."""
     trust: float
-    """Correlation of the edges of both pictures after aligning, robustly from 0 to 1."""
+    """Correlation of the edges of both images after aligning, robustly from 0 to 1."""
     zoom: float
     """How much larger things are in after; 1 where no view was found."""
 
     @property
     def good(self) -> bool:
-        """Whether most of the picture lies on top of the other."""
+        """Whether most of the image lies on top of the other."""
         return self.trust >= POOR
 
 
@@ -109,7 +109,7 @@ def _homography(before: Pixels, after: Pixels) -> Matrix | None:
 
 
 def _plausible(matrix: Matrix, width: int, height: int) -> bool:
-    """A hand moves a camera; it does not fold the picture or shrink it to a tenth."""
+    """A hand moves a camera; it does not fold the image or shrink it to a tenth."""
     corners = _corners(matrix, width, height)
     area = cv2.contourArea(corners.astype(np.float32)) / (width * height)
     return bool(cv2.isContourConvex(corners.astype(np.float32)) and 0.2 < area < 5)
@@ -150,7 +150,7 @@ def _trust(before: Pixels, warped: Pixels, valid: npt.NDArray[np.bool_]) -> floa
             scores.append(float(np.corrcoef(first, second)[0, 1]))
             weights.append(float(first.std()))
     if not scores:
-        return 0.5  # flat pictures lie on each other any way
+        return 0.5  # flat images lie on each other any way
     return float(np.clip(np.median(np.array(scores)), 0, 1))
 
 

@@ -17,7 +17,7 @@ WORKING_SIDE = 640  # pixels; what is smaller than a pixel there is noise in a p
 LEAST, MOST = 16.0, 55.0  # levels: no noise measured makes the tolerance smaller or larger
 NOISE = 4.0  # standard deviations
 EDGE = 0.55  # of the local contrast, for what a fraction of a pixel still displaces
-SMALLEST = 0.0012  # of the picture
+SMALLEST = 0.0012  # of the image
 THINNEST = 0.010  # of the longer side
 STRONG = 1.6  # times the tolerance that some of a region must reach
 JOIN = 0.02  # of the longer side: regions nearer than this are one
@@ -65,7 +65,7 @@ def _working(pixels: Field, size: tuple[int, int]) -> Field:
 
 
 def _tolerance(difference: Field, inside: Mask) -> float:
-    """A few deviations of the noise both pictures show where nothing happens."""
+    """A few deviations of the noise both images show where nothing happens."""
     values = difference[inside]
     if not len(values):
         return LEAST

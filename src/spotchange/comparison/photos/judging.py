@@ -18,7 +18,7 @@ from spotchange.results import Box
 
 Pixels = npt.NDArray[np.uint8]
 
-NEARLY_ALL = 0.55  # of the picture: beyond this, places say nothing
+NEARLY_ALL = 0.55  # of the image: beyond this, places say nothing
 
 
 @dataclass(frozen=True, eq=False)

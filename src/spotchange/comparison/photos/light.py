@@ -1,4 +1,4 @@
-"""Light that changed: brightness and colour of all, and slow changes across the picture."""
+"""Light that changed: brightness and colour of all, and slow changes across the image."""
 
 from __future__ import annotations
 

@@ -156,7 +156,7 @@ def _main(pixels: npt.NDArray[np.float32]) -> Colour:
 
 
 def findings_of(things: Sequence[Thing], scale: float, size: tuple[int, int]) -> list[Finding]:
-    """Findings in the picture's own pixels; what went at one place and came at another moved."""
+    """Findings in the image's own pixels; what went at one place and came at another moved."""
     left = list(things)
     found = []
     for gone in [thing for thing in things if thing.kind == "disappeared"]:

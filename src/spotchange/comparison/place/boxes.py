@@ -33,7 +33,7 @@ _CAUSES = ("text", "inserted", "removed", "appeared", "disappeared", "restyled",
 def describe_box(
     before: Pixels, after: Pixels, old: Box, new: Box, size: tuple[int, int], *, alone: bool = True
 ) -> list[Finding]:
-    """A box that grew or shrank at a changed place, given where it differs in both pictures, or what made it do so.
+    """A box that grew or shrank at a changed place, given where it differs in both images, or what made it do so.
 
     `alone`: the difference must lie within the box; where rows were pushed, others may differ with it.
     """

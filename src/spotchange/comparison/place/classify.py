@@ -24,7 +24,7 @@ LIKE = 0.55  # correlation of two shapes of different size that are the same thi
 
 
 def classify(patch: Patch, size: tuple[int, int], *, lines: Patch | None = None) -> list[Finding]:
-    """The findings for one place of a picture of that size (width, height).
+    """The findings for one place of an image of that size (width, height).
 
     `lines` is the cut widened to whole lines, where the place may be a part of a text.
     """
@@ -124,7 +124,7 @@ def _recoloured(patch: Patch, size: tuple[int, int]) -> Finding | None:
         if patch.pixels < 24 or error > 0.12 * difference + 1.5:
             return None
         if difference > SLIGHT and not _same_outline(patch):
-            return None  # another picture can follow a map of colours by chance
+            return None  # another image can follow a map of colours by chance
     counted = sum(pixels for _, _, pixels in pairs)
     shares = {(old, new): pixels / counted for old, new, pixels in pairs}
     if any(shares.get((new, old), 0) > 0.1 and share > 0.1 for (old, new), share in shares.items()):

@@ -46,7 +46,7 @@ def _outlined(difference: Mask) -> bool:
 
 
 def describe_covered(patch: Patch, size: tuple[int, int]) -> Finding | None:
-    """A rectangle whose outline is seen in one picture only lay over what the other shows: it came or went."""
+    """A rectangle whose outline is seen in one image only lay over what the other shows: it came or went."""
     _, _, width, height = patch.box_before
     x, y = patch.rim[:2]
     if min(width, height) < 8 or patch.box_before[2:] != patch.box_after[2:]:

@@ -38,7 +38,7 @@ Style = tuple[str, str, list[tuple[Word, Word]]]  # the kind, how it became, and
 
 @dataclass(frozen=True)
 class Parts:
-    """The parts of a place, in the pictures' own pixels."""
+    """The parts of a place, in the images' own pixels."""
 
     before: list[Word]
     after: list[Word]
@@ -197,7 +197,7 @@ def _changed_shapes(patch: Patch, parts: Parts, size: tuple[int, int]) -> list[F
 
 
 def _with_tail(changed: Sequence[Word], words: Sequence[Word], patch: Patch, side: int) -> tuple[Box, ...]:
-    """The changed words and those after them in the same label, as far as the pictures differ there.
+    """The changed words and those after them in the same label, as far as the images differ there.
 
     In running text, what follows a changed word moves by a fraction of a pixel that nobody sees.
     """

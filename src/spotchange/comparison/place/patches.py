@@ -1,4 +1,4 @@
-"""One changed place, cut out of both pictures, and what its pixels tell: ground, ink, colours, displacement."""
+"""One changed place, cut out of both images, and what its pixels tell: ground, ink, colours, displacement."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FLAT_SHARE = 0.55  # of the rim that must have one colour to call it the ground
 
 @dataclass(frozen=True, eq=False)
 class Patch:
-    """The same place of both pictures: equal-sized cuts, with a rim of what did not change."""
+    """The same place of both images: equal-sized cuts, with a rim of what did not change."""
 
     box_before: Box  # of the difference, without the rim
     box_after: Box
@@ -186,7 +186,7 @@ def shifted(mask: Mask, right: int, down: int) -> Mask:
 
 
 def thing(patch: Patch, side: int) -> str:
-    """What a cut shows, as far as pixels tell: text, a red shape, a picture."""
+    """What a cut shows, as far as pixels tell: text, a red shape, an image."""
     ink = patch.inks[side] & patch.mask
     if not ink.any():
         return "something"
@@ -206,7 +206,7 @@ def thing(patch: Patch, side: int) -> str:
 
 
 def outside(box: Box, patch: Patch, side: int) -> Box:
-    """A rectangle of the cut as one of the picture, kept within the difference."""
+    """A rectangle of the cut as one of the image, kept within the difference."""
     outer = patch.box_before if side == 0 else patch.box_after
     x, y = box[0] - patch.rim[0], box[1] - patch.rim[1]
     left, top = max(0, x), max(0, y)

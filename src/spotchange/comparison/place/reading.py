@@ -57,7 +57,7 @@ def read_findings(findings: Sequence[Finding], before: Pixels, after: Pixels, *,
     if wanted is False or (wanted is None and not can_read()):
         return list(findings)
     if not can_read():
-        raise MissingExtraError("reading text in pictures", extra="text")
+        raise MissingExtraError("reading text in images", extra="text")
     done = []
     for number, finding in enumerate(findings):
         readable = number < MOST_READ and finding.kind in _READERS
@@ -246,7 +246,7 @@ def _recogniser() -> Any:
             "Global.use_det": False,
             "Global.use_cls": False,
             "Global.log_level": "critical",
-            # Many pictures are compared side by side; threads of one reader would fight over the cores.
+            # Many images are compared side by side; threads of one reader would fight over the cores.
             "EngineConfig.onnxruntime.intra_op_num_threads": 1,
             "EngineConfig.onnxruntime.inter_op_num_threads": 1,
         }

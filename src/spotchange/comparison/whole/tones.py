@@ -1,4 +1,4 @@
-"""The same picture in other light or other colours: grey, inverted, brighter, more contrast, faded, tinted."""
+"""The same image in other light or other colours: grey, inverted, brighter, more contrast, faded, tinted."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from spotchange.comparison.result import Finding, Mask
 Pixels = npt.NDArray[np.uint8]
 
 SAMPLED = 40_000
-SPREAD = 5  # of nine parts of the picture must differ for a change of tone to be one of the whole picture
+SPREAD = 5  # of nine parts of the image must differ for a change of tone to be one of the whole image
 LEFT_OVER = 28  # levels a place may lie beside the map of tones before it is a change of its own
 MOST_PLACES = 12
 

@@ -1,4 +1,4 @@
-"""Changes of the whole picture: blank, mirrored, turned, scaled, cropped, shifted, and other light or colours."""
+"""Changes of the whole image: blank, mirrored, turned, scaled, cropped, shifted, and other light or colours."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from spotchange.results import Box
 
 Pixels = npt.NDArray[np.uint8]
 
-ALIKE = 2.5  # levels of mean difference between pictures that are the same but for rounding
+ALIKE = 2.5  # levels of mean difference between images that are the same but for rounding
 SAME_SHARE = 0.97  # of the pixels
-MUCH = 0.15  # of the pixels must differ before the whole picture is suspected
+MUCH = 0.15  # of the pixels must differ before the whole image is suspected
 
 
 def describe_frame(before: Pixels, after: Pixels, differing: Mask) -> list[Finding]:
-    """The picture is blank, turned, scaled or cropped: findings that explain all differences at once, or none."""
+    """The image is blank, turned, scaled or cropped: findings that explain all differences at once, or none."""
     blank = _blank(before, after)
     if blank:
         return [blank]
@@ -34,7 +34,7 @@ def describe_frame(before: Pixels, after: Pixels, differing: Mask) -> list[Findi
 
 
 def describe_whole(before: Pixels, after: Pixels, differing: Mask) -> list[Finding]:
-    """Pictures of one size in which no rows moved: shifted, in other tones, nearer; or none of these."""
+    """Images of one size in which no rows moved: shifted, in other tones, nearer; or none of these."""
     share = np.count_nonzero(differing) / differing.size
     shifted = _shifted(before, after) if share > 0.02 else None
     if shifted:
@@ -61,7 +61,7 @@ def describe_size(before: Pixels, after: Pixels) -> list[Finding]:
 
 
 def finding_of_all(kind: str, sentence: str, before: Pixels, after: Pixels) -> Finding:
-    """A finding about the whole of both pictures."""
+    """A finding about the whole of both images."""
     boxes: list[Box] = [(0, 0, pixels.shape[1], pixels.shape[0]) for pixels in (before, after)]
     return Finding(
         kind=kind,
@@ -73,7 +73,7 @@ def finding_of_all(kind: str, sentence: str, before: Pixels, after: Pixels) -> F
 
 
 def everything(before: Pixels, after: Pixels) -> Finding | None:
-    """The pictures have so little in common that places would say nothing."""
+    """The images have so little in common that places would say nothing."""
     small = [
         cv2.resize(pixels, (48, 48), interpolation=cv2.INTER_AREA).astype(np.float32) for pixels in (before, after)
     ]
@@ -153,7 +153,7 @@ def _shifted(before: Pixels, after: Pixels) -> Finding | None:
 
 
 def _edge_places(pixels: Pixels, across: int, down: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]] | None:
-    """Some pixels with an edge, so far inside that they stay in the picture when they move."""
+    """Some pixels with an edge, so far inside that they stay in the image when they move."""
     height, width = pixels.shape[:2]
     inner = pixels[down : height - down, across : width - across]
     if min(inner.shape[:2]) < 8:
@@ -216,7 +216,7 @@ def _scaled(before: Pixels, after: Pixels) -> Finding | None:
 
 
 def _cropped(before: Pixels, after: Pixels) -> Finding | None:
-    """One picture is cut out of the other."""
+    """One image is cut out of the other."""
     smaller, larger = (after, before) if after.shape[0] <= before.shape[0] else (before, after)
     if smaller.shape[1] >= larger.shape[1] or min(smaller.shape[:2]) < 16:
         return None  # rows that one has more are found by aligning rows
@@ -259,7 +259,7 @@ def _cropped(before: Pixels, after: Pixels) -> Finding | None:
 
 
 def _locate(larger: Pixels, smaller: Pixels, left: int, top: int, reach: int) -> tuple[int, int] | None:
-    """Where exactly the smaller picture lies in the larger one, near a guess."""
+    """Where exactly the smaller image lies in the larger one, near a guess."""
     height, width = smaller.shape[:2]
     y, x = max(0, top - reach), max(0, left - reach)
     window = larger[y : top + reach + height, x : left + reach + width]

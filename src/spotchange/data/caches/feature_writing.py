@@ -27,7 +27,7 @@ Features = np.ndarray[Any, Any]
 
 
 class FeatureWriter:
-    """One feature folder on its way; `parts` and `pictures` say how much of it is there."""
+    """One feature folder on its way; `parts` and `images` say how much of it is there."""
 
     def __init__(self, outgoing: Outgoing, facts: FeatureFacts, *, key: str = "", labels: Sequence[str] = ()) -> None:
         """Begin, or go on where the same key left off.
@@ -41,7 +41,7 @@ class FeatureWriter:
         self.outgoing, self.facts = outgoing, facts
         if (outgoing.there / FACTS).exists():
             raise InputError(f"{outgoing.there} already holds features", hint="remove it, or choose another folder")
-        self.parts = self.pictures = self.rows = 0
+        self.parts = self.images = self.rows = 0
         self._folder = outgoing.here
         head = {"key": key, "facts": asdict(facts)}
         try:
@@ -51,7 +51,7 @@ class FeatureWriter:
             raise self._refused(error) from error
 
     def add(self, features: Features, rows: Sequence[FeatureRow], label: str = "") -> None:
-        """Write features (pictures, cells, channels) and rows that number pictures overall, then name the part."""
+        """Write features (images, cells, channels) and rows that number images overall, then name the part."""
         content = np.ascontiguousarray(features, dtype=np.float16).tobytes()
         lines = "".join(json.dumps(asdict(row), ensure_ascii=False) + "\n" for row in rows).encode()
         part = {"label": label, "pictures": len(features), "rows": len(rows), "bytes": len(content)}
@@ -74,7 +74,7 @@ class FeatureWriter:
                     os.fsync(file.fileno())
         except OSError as error:
             raise self._refused(error) from error
-        values = asdict(self.facts) | {"pictures": self.pictures, "rows": self.rows}
+        values = asdict(self.facts) | {"pictures": self.images, "rows": self.rows}
         write_text(self._folder / FACTS, json.dumps(values, indent=2) + "\n")
         if self.outgoing.here == self.outgoing.there:
             (self._folder / PARTS).unlink()
@@ -102,7 +102,7 @@ class FeatureWriter:
 
     def _count(self, part: dict[str, Any]) -> None:
         self.parts += 1
-        self.pictures += part["pictures"]
+        self.images += part["pictures"]
         self.rows += part["rows"]
 
     def _refused(self, error: OSError) -> InputError:

@@ -1,7 +1,7 @@
-"""Grid features of a frozen network on disk, with the rows that use them: pictures are seen once, not every epoch.
+"""Grid features of a frozen network on disk, with the rows that use them: images are seen once, not every epoch.
 
-A feature folder holds `features.bin` (float16, pictures x cells x channels), `rows.jsonl` (a row: the numbers of its
-pictures, captions, change type, scene, and what its task needs) and `features.json`, written last, which says what
+A feature folder holds `features.bin` (float16, images x cells x channels), `rows.jsonl` (a row: the numbers of its
+images, captions, change type, scene, and what its task needs) and `features.json`, written last, which says what
 made them. A folder without it is unfinished; one made by another network is refused.
 """
 
@@ -20,12 +20,12 @@ FORMAT = 1
 FACTS, FEATURES, ROWS = "features.json", "features.bin", "rows.jsonl"
 
 Task = Literal["pairs", "single", "classes"]
-"""Pairs with captions of what changed; single pictures with captions; single pictures with classes."""
+"""Pairs with captions of what changed; single images with captions; single images with classes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FeatureRow:
-    """One pair, or one picture (then `after` is `before`)."""
+    """One pair, or one image (then `after` is `before`)."""
 
     before: int
     after: int
@@ -34,9 +34,9 @@ class FeatureRow:
     scene: int = -1
     class_id: int = -1
     things: tuple[dict[str, str], ...] = ()
-    """For a generated picture: the attributes of its objects, by which false sentences are told from true ones."""
+    """For a generated image: the attributes of its objects, by which false sentences are told from true ones."""
     changed: tuple[tuple[int, ...], ...] | None = None
-    """Cells of the picture before, and of the one after, that the change touches; None: not known."""
+    """Cells of the image before, and of the one after, that the change touches; None: not known."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,15 +49,15 @@ class FeatureFacts:
     image_size: tuple[int, int]
     grid: tuple[int, int]
     channels: int
-    pictures: int = 0
+    images: int = 0
     rows: int = 0
     paired: bool = False
     """Rows 2k and 2k + 1 are the change and the distractor of one scene."""
     format: int = field(default=FORMAT)
 
     @property
-    def picture_shape(self) -> tuple[int, int]:
-        """Cells and channels of one picture."""
+    def image_shape(self) -> tuple[int, int]:
+        """Cells and channels of one image."""
         return self.grid[0] * self.grid[1], self.channels
 
 
@@ -81,8 +81,8 @@ def read_facts(folder: str | os.PathLike[str], *, backbone: str | None = None) -
             hint="make the features anew with this model's network, or set model.vision.resnet to the one that did",
         )
     size = (Path(folder) / FEATURES).stat().st_size if (Path(folder) / FEATURES).is_file() else -1
-    cells, channels = facts.picture_shape
-    if size != facts.pictures * cells * channels * 2:
+    cells, channels = facts.image_shape
+    if size != facts.images * cells * channels * 2:
         raise DataError(f"{Path(folder) / FEATURES} is not as long as {FACTS} says", hint="make the features anew")
     return facts
 

@@ -16,7 +16,7 @@ class FlatFile:
     """Reads pieces of a file at given places.
 
     Plain reads instead of a memory map: a map's pages count as this process's memory, which would then seem to
-    grow with the set, and faulting them in one by one is slower than reading a whole picture at once.
+    grow with the set, and faulting them in one by one is slower than reading a whole image at once.
     """
 
     def __init__(self, path: Path) -> None:

@@ -1,8 +1,8 @@
-"""Pictures of a data set decoded once, at the model's size, into one flat file; built in parallel, resumable.
+"""Images of a data set decoded once, at the model's size, into one flat file; built in parallel, resumable.
 
-Layout of a cache folder: the row index (see `index.py`), `pictures.bin` with uint8 (pictures, 3, height, width),
-and `state.bin` with a byte a picture (0 to do, 1 done, 2 unreadable). A folder being built ends in `.building`; it
-gets its final name when every picture is done, so a finished name is a finished cache.
+Layout of a cache folder: the row index (see `index.py`), `images.bin` with uint8 (images, 3, height, width),
+and `state.bin` with a byte an image (0 to do, 1 done, 2 unreadable). A folder being built ends in `.building`; it
+gets its final name when every image is done, so a finished name is a finished cache.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from spotchange.data.caches.index import build_index, other_change_types, picture_paths
+from spotchange.data.caches.index import build_index, image_paths, other_change_types
 from spotchange.data.metadata import RowReader, read_rows
 from spotchange.errors import DataError, ImageError
 from spotchange.files import load_json, write_text
@@ -27,9 +27,9 @@ from spotchange.images import Pixels, read_image, squash
 from spotchange.locks import only_one_process
 from spotchange.storage import StorePath, as_place, is_address
 
-FORMAT = 1  # raise it when the layout or the way pictures are scaled changes: older caches are then built anew
+FORMAT = 1  # raise it when the layout or the way images are scaled changes: older caches are then built anew
 TO_DO, DONE, UNREADABLE = 0, 1, 2
-_CHUNK = 64  # pictures a task of the pool
+_CHUNK = 64  # images a task of the pool
 
 
 def open_cache(
@@ -43,18 +43,18 @@ def open_cache(
     skip_bad: bool = False,
     advance: Callable[[int, int], None] | None = None,
 ) -> Path:
-    """The cache folder of a split at a picture size, built if it is not there yet.
+    """The cache folder of a split at an image size, built if it is not there yet.
 
     Args:
         data_dir: Folder of the data set.
         split: Which split.
-        height: Of the decoded pictures, in pixels.
+        height: Of the decoded images, in pixels.
         width: See height.
         cache_dir: Where caches lie; default: `.spotchange` in the data set, or the user's cache folder where
             that cannot be written.
         workers: Threads that decode; Pillow decodes and scales outside Python's lock.
-        skip_bad: Leave out bad rows and pairs with an unreadable picture instead of refusing the set.
-        advance: Called with pictures done and pictures in all.
+        skip_bad: Leave out bad rows and pairs with an unreadable image instead of refusing the set.
+        advance: Called with images done and images in all.
     """
     reader = read_rows(data_dir, split, skip_bad=skip_bad)
     root = _cache_root(as_place(data_dir), cache_dir)
@@ -81,11 +81,11 @@ def _cache_root(data_dir: Path, cache_dir: str | os.PathLike[str] | None) -> Pat
             continue
         if os.access(candidate, os.W_OK):
             return candidate
-    raise DataError(f"cannot write decoded pictures to {candidates[-1]}", hint="choose another cache folder")
+    raise DataError(f"cannot write decoded images to {candidates[-1]}", hint="choose another cache folder")
 
 
 def _fingerprint(reader: RowReader, height: int, width: int, skip_bad: bool) -> str:
-    """Changes with the rows, with any picture's size or time on disk, and with how pictures are decoded."""
+    """Changes with the rows, with any image's size or time on disk, and with how images are decoded."""
     digest = hashlib.sha256(f"{FORMAT} {height} {width} {skip_bad}".encode())
     with reader.path.open("rb") as metadata:
         for block in iter(lambda: metadata.read(1 << 20), b""):
@@ -124,7 +124,7 @@ def _build(
         if problems and not skip_bad:
             listed = "; ".join(problems[:5]) + ("; ..." if len(problems) > 5 else "")
             raise DataError(
-                f"{len(problems)} pictures cannot be read: {listed}",
+                f"{len(problems)} images cannot be read: {listed}",
                 hint="`spotchange data cache DIR --skip-bad` goes on without them",
             )
         os.replace(building, final)
@@ -132,15 +132,15 @@ def _build(
         raise DataError(f"cannot build {final}: {error.strerror or error}") from error
 
 
-def _allocate(folder: Path, pictures: int, bytes_a_picture: int) -> None:
-    needed, free = pictures * bytes_a_picture, shutil.disk_usage(folder).free
+def _allocate(folder: Path, images: int, bytes_a_image: int) -> None:
+    needed, free = images * bytes_a_image, shutil.disk_usage(folder).free
     if needed > free:
         raise DataError(
-            f"{pictures:,} decoded pictures need {needed / 1e9:.1f} GB in {folder.parent}, "
+            f"{images:,} decoded images need {needed / 1e9:.1f} GB in {folder.parent}, "
             f"but {free / 1e9:.1f} GB are free",
             hint="choose another cache folder",
         )
-    for name, size in (("pictures.bin", needed), ("state.bin", pictures)):
+    for name, size in (("pictures.bin", needed), ("state.bin", images)):
         with (folder / name).open("wb") as stream:
             stream.truncate(size)
 
@@ -152,7 +152,7 @@ def _decode_all(
     state = np.memmap(folder / "state.bin", dtype=np.uint8, mode="r+") if facts["pictures"] else np.zeros(0, np.uint8)
     state[state == UNREADABLE] = TO_DO  # it may have been repaired since
     problems: list[str] = []
-    waiting = ((number, path) for number, path in enumerate(picture_paths(folder)) if state[number] == TO_DO)
+    waiting = ((number, path) for number, path in enumerate(image_paths(folder)) if state[number] == TO_DO)
     decoder = _Decoder(folder, facts["height"], facts["width"], state)
     done = int((state == DONE).sum())
     with ThreadPoolExecutor(max_workers=max(1, workers)) as pool:
@@ -176,7 +176,7 @@ def _chunks(items: Iterator[tuple[int, Path]], count: int) -> Iterator[list[tupl
 
 
 class _Decoder:
-    """Decodes pictures to their places in the file; one handle a call, so calls may run side by side."""
+    """Decodes images to their places in the file; one handle a call, so calls may run side by side."""
 
     def __init__(self, folder: Path, height: int, width: int, state: Pixels) -> None:
         self._file, self._height, self._width, self._state = folder / "pictures.bin", height, width, state
@@ -186,13 +186,13 @@ class _Decoder:
         with self._file.open("r+b", buffering=0) as stream:
             for number, path in chunk:
                 try:
-                    # Twice the size wanted, so that scaling still averages as it does for whole pictures.
-                    picture = read_image(path, smallest_side=2 * max(self._height, self._width))
+                    # Twice the size wanted, so that scaling still averages as it does for whole images.
+                    image = read_image(path, smallest_side=2 * max(self._height, self._width))
                 except ImageError as error:
                     problems.append(error.message)
                     self._state[number] = UNREADABLE
                     continue
                 stream.seek(number * 3 * self._height * self._width)
-                stream.write(squash(picture, self._width, self._height).tobytes())
+                stream.write(squash(image, self._width, self._height).tobytes())
                 self._state[number] = DONE  # after the pixels, so that a crash never marks an empty place
         return len(chunk), problems

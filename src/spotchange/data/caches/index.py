@@ -1,4 +1,4 @@
-"""The rows of a split as flat files beside its decoded pictures: numbers, captions and places of change.
+"""The rows of a split as flat files beside its decoded images: numbers, captions and places of change.
 
 Everything is written while the rows stream by and read in place, so memory does not grow with the set.
 """
@@ -25,7 +25,7 @@ from spotchange.pairs import CHANGE_TYPES
 
 CELLS = 56  # places of change are kept on a 56 x 56 grid, which 7, 8, 14 and 28 patches divide
 UNKNOWN = -1
-_RECENT = 256  # pictures remembered while indexing: rows that share one stand near each other
+_RECENT = 256  # images remembered while indexing: rows that share one stand near each other
 
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
@@ -43,7 +43,7 @@ def other_change_types(data_dir: Path) -> list[str]:
 
 
 def build_index(reader: RowReader, folder: Path, *, other_types: list[str]) -> dict[str, Any]:
-    """Write the index of all rows to `folder`; returns its facts: how many rows and pictures, which change types."""
+    """Write the index of all rows to `folder`; returns its facts: how many rows and images, which change types."""
     writer = _IndexWriter(folder, [*CHANGE_TYPES, *other_types])
     with writer:
         for row in reader:
@@ -52,14 +52,14 @@ def build_index(reader: RowReader, folder: Path, *, other_types: list[str]) -> d
         raise DataError(f"{reader.path} holds no usable row")
     return {
         "rows": writer.rows,
-        "pictures": writer.pictures,
+        "pictures": writer.images,
         "change_types": writer.change_types,
         "masks": writer.masks_known,
     }
 
 
-def picture_paths(folder: Path) -> Iterator[Path]:
-    """Source files of the pictures, in the order of their numbers."""
+def image_paths(folder: Path) -> Iterator[Path]:
+    """Source files of the images, in the order of their numbers."""
     with (folder / "pictures.jsonl").open(encoding="utf-8") as lines:
         for line in lines:
             yield Path(load_json(line))
@@ -77,7 +77,7 @@ class RowIndex:
             decoded = np.fromfile(folder / "state.bin", dtype=np.uint8) == 1
             if (len(self._rows), len(decoded)) != (facts["rows"], facts["pictures"]):
                 raise ValueError("it is shorter than it says")
-            # Pairs with an unreadable picture are in the index but not among the usable rows.
+            # Pairs with an unreadable image are in the index but not among the usable rows.
             self.usable: Numbers = np.flatnonzero(decoded[self._rows["before"]] & decoded[self._rows["after"]])
         except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
             reason = " ".join(str(error).split())
@@ -126,12 +126,12 @@ class RowIndex:
 
 class _IndexWriter:
     def __init__(self, folder: Path, change_types: list[str]) -> None:
-        self.rows = self.pictures = 0
+        self.rows = self.images = 0
         self.change_types = change_types
         self.masks_known = True
         self._recent: OrderedDict[Path, int] = OrderedDict()
         self._files = {name: (folder / name).open("wb") for name in ("rows.bin", "captions.bin", "masks.bin")}
-        self._pictures = (folder / "pictures.jsonl").open("w", encoding="utf-8")
+        self._images = (folder / "pictures.jsonl").open("w", encoding="utf-8")
 
     def __enter__(self) -> _IndexWriter:
         return self
@@ -139,13 +139,13 @@ class _IndexWriter:
     def __exit__(self, *_: object) -> None:
         for stream in self._files.values():
             stream.close()
-        self._pictures.close()
+        self._images.close()
 
     def add(self, row: Row) -> None:
         scene = row.scene_id if row.scene_id is not None else row.id
         values = (
-            self._picture(row.before_path),
-            self._picture(row.after_path),
+            self._image(row.before_path),
+            self._image(row.after_path),
             self.change_types.index(row.change_type) if row.change_type is not None else UNKNOWN,
             scene if isinstance(scene, int) and abs(scene) < 2**62 else _number(str(scene)),
             self._files["captions.bin"].tell(),
@@ -159,13 +159,13 @@ class _IndexWriter:
                 self._files["masks.bin"].write(np.packbits(mask.reshape(2, -1), axis=-1).tobytes())
         self.rows += 1
 
-    def _picture(self, path: Path) -> int:
+    def _image(self, path: Path) -> int:
         if path in self._recent:
             self._recent.move_to_end(path)
             return self._recent[path]
-        self._recent[path] = self.pictures
-        self._pictures.write(json.dumps(str(path.absolute())) + "\n")
-        self.pictures += 1
+        self._recent[path] = self.images
+        self._images.write(json.dumps(str(path.absolute())) + "\n")
+        self.images += 1
         if len(self._recent) > _RECENT:
             self._recent.popitem(last=False)
         return self._recent[path]
@@ -186,7 +186,7 @@ def change_cells(row: Row) -> Flags | None:
             sides = ((row.before_path, row.before_boxes), (row.after_path, row.after_boxes))
             return np.stack([_box_cells(path, boxes) for path, boxes in sides])
     except ImageError:
-        return None  # the picture itself is judged when it is decoded
+        return None  # the image itself is judged when it is decoded
     if row.change_type == "none":
         return np.zeros((2, CELLS, CELLS), dtype=bool)
     return None

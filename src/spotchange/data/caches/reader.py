@@ -1,4 +1,4 @@
-"""Rows of a decoded split as batches: pictures read in place, one caption each, places of change."""
+"""Rows of a decoded split as batches: images read in place, one caption each, places of change."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from spotchange.pairs import CHANGE_TYPES, PairBatch
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-_PICTURES_AT_ONCE = 512
+_IMAGES_AT_ONCE = 512
 
 
 class PairReader:
@@ -35,7 +35,7 @@ class PairReader:
         pin_memory: bool,
     ) -> None:
         self._index = RowIndex(folder)
-        self._pictures = FlatFile(folder / "pictures.bin")
+        self._images = FlatFile(folder / "pictures.bin")
         self._kept: torch.Tensor | None = None
         self._coder = CaptionCoder(tokenizer, max_words=max_words)
         self._grid = grid if self._index.has_masks else None
@@ -49,16 +49,16 @@ class PairReader:
         return len(self._index)
 
     @property
-    def picture_bytes(self) -> int:
-        """Size of all decoded pictures."""
-        return len(self._pictures)
+    def image_bytes(self) -> int:
+        """Size of all decoded images."""
+        return len(self._images)
 
-    def keep_pictures_on(self, device: torch.device) -> None:
-        """Read every picture once; from then on batches are gathered on the device."""
+    def keep_images_on(self, device: torch.device) -> None:
+        """Read every image once; from then on batches are gathered on the device."""
         shape = (3, self._index.height, self._index.width)
-        kept = torch.empty(self.picture_bytes // math.prod(shape), *shape, dtype=torch.uint8, device=device)
-        for numbers in np.array_split(np.arange(len(kept)), -(-len(kept) // _PICTURES_AT_ONCE)):
-            kept[int(numbers[0]) : int(numbers[-1]) + 1] = self._read_pictures(numbers).to(device)
+        kept = torch.empty(self.image_bytes // math.prod(shape), *shape, dtype=torch.uint8, device=device)
+        for numbers in np.array_split(np.arange(len(kept)), -(-len(kept) // _IMAGES_AT_ONCE)):
+            kept[int(numbers[0]) : int(numbers[-1]) + 1] = self._read_images(numbers).to(device)
         self._kept = kept
 
     def references(self, row: int) -> list[str]:
@@ -74,8 +74,8 @@ class PairReader:
             texts.append(references[places[-1][1]])
         ids, mask = self._coder.ids(texts)
         return PairBatch(
-            before=self._read_pictures(self._index.column("before", rows)),
-            after=self._read_pictures(self._index.column("after", rows)),
+            before=self._read_images(self._index.column("before", rows)),
+            after=self._read_images(self._index.column("after", rows)),
             caption_ids=ids,
             caption_mask=mask,
             change_type=torch.from_numpy(self._index.column("change_type", rows)),
@@ -84,14 +84,14 @@ class PairReader:
             caption_place=torch.tensor(places),
         )
 
-    def _read_pictures(self, numbers: Numbers) -> torch.Tensor:
+    def _read_images(self, numbers: Numbers) -> torch.Tensor:
         if self._kept is not None:
             return self._kept[torch.from_numpy(numbers).to(self._kept.device)]
         shape = (len(numbers), 3, self._index.height, self._index.width)
-        pictures = torch.empty(shape, dtype=torch.uint8, pin_memory=self._pin_memory)
-        for target, number in zip(pictures.numpy(), numbers, strict=True):
-            self._pictures.read_into(int(number) * target.size, target)
-        return pictures
+        images = torch.empty(shape, dtype=torch.uint8, pin_memory=self._pin_memory)
+        for target, number in zip(images.numpy(), numbers, strict=True):
+            self._images.read_into(int(number) * target.size, target)
+        return images
 
 
 def pair_up(index: RowIndex) -> Numbers:

@@ -105,8 +105,8 @@ def first_existing(folder: Path, names: tuple[str, ...]) -> Path:
     return next((folder / name for name in names if (folder / name).exists()), folder / names[0])
 
 
-def find_picture(folder: Path, stem: str, suffixes: tuple[str, ...] = SUFFIXES) -> Path:
-    """The picture of that stem in any usual format; with the first suffix if none is there."""
+def find_image(folder: Path, stem: str, suffixes: tuple[str, ...] = SUFFIXES) -> Path:
+    """The image of that stem in any usual format; with the first suffix if none is there."""
     for suffix in suffixes:
         for spelled in (suffix, suffix.upper()):
             if (folder / f"{stem}{spelled}").is_file():

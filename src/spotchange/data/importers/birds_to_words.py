@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from spotchange.data.importers.base import Importer, Problems, SourcePair, find_picture, first_existing, read_lines
+from spotchange.data.importers.base import Importer, Problems, SourcePair, find_image, first_existing, read_lines
 
 FILE = "birds-to-words-v1.0.tsv"
 COLUMNS = ("img1ObservationURL", "img2ObservationURL", "split", "annN", "description")
@@ -14,7 +14,7 @@ _PHOTO = re.compile(r"(\d+)(?:/[a-z]+\.[A-Za-z]+(?:\?.*)?)?/?$")
 
 
 def read_pairs(source: Path, problems: Problems) -> Iterator[SourcePair]:
-    """Paragraphs of one pair are merged, in the order of their numbers. Pictures are named by iNaturalist photo."""
+    """Paragraphs of one pair are merged, in the order of their numbers. Images are named by iNaturalist photo."""
     path = first_existing(source, (FILE, "birds-to-words-v1.1.tsv"))
     lines = read_lines(path, problems) or []
     header = lines[0].split("\t") if lines else []
@@ -33,13 +33,13 @@ def read_pairs(source: Path, problems: Problems) -> Iterator[SourcePair]:
             continue
         key = (split, photos[0][1], photos[1][1])
         merged.setdefault(key, []).append((int(order) if order.isdigit() else 0, text))
-    pictures = first_existing(source, ("images",))
+    images = first_existing(source, ("images",))
     for (split, first, second), paragraphs in merged.items():
         yield SourcePair(
             split=split,
             id=f"{first}_{second}",
-            before=find_picture(pictures, first),
-            after=find_picture(pictures, second),
+            before=find_image(images, first),
+            after=find_image(images, second),
             captions=tuple(text for _, text in sorted(paragraphs, key=lambda pair: pair[0])),
         )
 

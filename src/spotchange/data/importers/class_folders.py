@@ -1,4 +1,4 @@
-"""Pictures in folders by class, as CUB-200-2011 publishes them: for learning fine differences."""
+"""Images in folders by class, as CUB-200-2011 publishes them: for learning fine differences."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from spotchange.data.importers.base import Importer, Problems, SourcePair, first
 
 
 def read_pairs(source: Path, problems: Problems) -> Iterator[SourcePair]:
-    """A row a picture, which stands on both sides of it, with its class; captions are Reed's or the class's name."""
+    """A row an image, which stands on both sides of it, with its class; captions are Reed's or the class's name."""
     paths = _numbered(source / "images.txt", problems)
     training = _numbered(source / "train_test_split.txt", problems)
     labels = _numbered(source / "image_class_labels.txt", problems)

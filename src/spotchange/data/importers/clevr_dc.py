@@ -10,7 +10,7 @@ from spotchange.data.importers.base import (
     Problems,
     SourcePair,
     all_deny,
-    find_picture,
+    find_image,
     first_existing,
     read_json,
     read_splits,
@@ -37,17 +37,17 @@ def read_pairs(source: Path, problems: Problems) -> Iterator[SourcePair]:
             yield SourcePair(
                 split=split,
                 id=str(number),
-                before=_picture(before_folder, number),
-                after=_picture(after_folder, number),
+                before=_image(before_folder, number),
+                after=_image(after_folder, number),
                 captions=said,
                 change_type="none" if all_deny(said) else types.get(number, "change"),
                 scene_id=number,
             )
 
 
-def _picture(folder: Path, number: int) -> Path:
-    padded = find_picture(folder, f"{number:06d}", (".png",))
-    return padded if padded.is_file() else find_picture(folder, str(number), (".png",))
+def _image(folder: Path, number: int) -> Path:
+    padded = find_image(folder, f"{number:06d}", (".png",))
+    return padded if padded.is_file() else find_image(folder, str(number), (".png",))
 
 
 IMPORTER = Importer(

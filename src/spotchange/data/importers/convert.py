@@ -1,4 +1,4 @@
-"""From a published layout to a data set: pictures linked or copied, never re-encoded; all of it or nothing."""
+"""From a published layout to a data set: images linked or copied, never re-encoded; all of it or nothing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from spotchange.data.folders import new_data_set, place_picture, refuse_used_folder
+from spotchange.data.folders import new_data_set, place_image, refuse_used_folder
 from spotchange.data.importers.base import Problems, SourcePair
 from spotchange.data.importers.catalog import get_importer
 from spotchange.data.metadata import METADATA, WORDLESS, Row, write_rows
@@ -49,9 +49,9 @@ def import_dataset(
         name: Of an importer, see `catalog`.
         source: Folder as its publisher lays it out.
         out: Folder of the new data set; must not hold anything yet.
-        copy: Copy the pictures instead of linking to them.
+        copy: Copy the images instead of linking to them.
         skip_bad: Leave out pairs and files with problems, and count them.
-        decode: Decode every picture to find corrupt ones; otherwise only headers are read.
+        decode: Decode every image to find corrupt ones; otherwise only headers are read.
         on_problem: Called with every problem as one line.
         advance: Called with 1 for every pair looked at.
     """
@@ -61,11 +61,11 @@ def import_dataset(
         raise DataError(f"{source} is not a folder" if source.exists() else f"{source} does not exist")
     refuse_used_folder(out)
     problems = Problems(on_problem)
-    pictures = _PictureCheck(source, decode)
+    images = _ImageCheck(source, decode)
     splits: dict[str, dict[str, SourcePair]] = {}
     for pair in importer.read_pairs(source, problems):
         found = splits.setdefault(pair.split, {})
-        reason = f"there is another pair '{pair.id}'" if pair.id in found else pictures.reason_against(pair)
+        reason = f"there is another pair '{pair.id}'" if pair.id in found else images.reason_against(pair)
         if reason is None:
             found[pair.id] = pair
         else:
@@ -91,8 +91,8 @@ def import_dataset(
     )
 
 
-class _PictureCheck:
-    """Looks at every picture once, however many pairs show it."""
+class _ImageCheck:
+    """Looks at every image once, however many pairs show it."""
 
     def __init__(self, source: Path, decode: bool) -> None:
         self._source, self._decode = source, decode
@@ -131,7 +131,7 @@ def _write(splits: dict[str, dict[str, SourcePair]], source: Path, out: Path, *,
 
 
 class _Placed:
-    """Puts pictures into a split's folder, under the names they have below the source."""
+    """Puts images into a split's folder, under the names they have below the source."""
 
     def __init__(self, source: Path, folder: Path, *, copy: bool) -> None:
         self._source, self._folder, self._copy = source, folder, copy
@@ -152,5 +152,5 @@ class _Placed:
 
     def _place(self, path: Path) -> str:
         name = path.relative_to(self._source)
-        place_picture(path, self._folder / name, copy=self._copy)
+        place_image(path, self._folder / name, copy=self._copy)
         return name.as_posix()

@@ -11,8 +11,8 @@ FILES = {"train": "train.json", "val": "valid.json", "test": "test.json"}
 
 
 def read_pairs(source: Path, problems: Problems) -> Iterator[SourcePair]:
-    """One pair a row; rows that show the same two pictures stay apart, as the papers count them."""
-    pictures = first_existing(source, ("images", "img"))
+    """One pair a row; rows that show the same two images stay apart, as the papers count them."""
+    images = first_existing(source, ("images", "img"))
     for split, name in FILES.items():
         path = source / name
         for place, row in enumerate(read_json(path, problems, list) or []):
@@ -22,9 +22,7 @@ def read_pairs(source: Path, problems: Problems) -> Iterator[SourcePair]:
             if not said or not all(names):
                 problems.add(path, f"is of another version: row {place} lacks 'uid', 'img0', 'img1' or 'sents'")
                 continue
-            yield SourcePair(
-                split=split, id=names[0], before=pictures / names[1], after=pictures / names[2], captions=said
-            )
+            yield SourcePair(split=split, id=names[0], before=images / names[1], after=images / names[2], captions=said)
 
 
 IMPORTER = Importer(

@@ -1,4 +1,4 @@
-"""LEVIR-CC: satellite pictures years apart with five sentences on what was built, torn down or grew."""
+"""LEVIR-CC: satellite images years apart with five sentences on what was built, torn down or grew."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _from_captions(source: Path, path: Path, problems: Problems) -> Iterator[Sou
 
 def _from_tokens(source: Path, tokens: Path, problems: Problems) -> Iterator[SourcePair]:
     for split in ("train", "val", "test"):
-        names: dict[str, None] = {}  # a list that says a picture once a sentence, as NAME.png-3
+        names: dict[str, None] = {}  # a list that says an image once a sentence, as NAME.png-3
         for line in read_lines(source / f"{split}.txt", problems) or []:
             names.setdefault(line.strip().partition(".png")[0] + ".png")
         for name in names:

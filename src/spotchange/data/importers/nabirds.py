@@ -9,9 +9,9 @@ from spotchange.data.importers.base import Importer, Problems, SourcePair, read_
 
 
 def read_pairs(source: Path, problems: Problems) -> Iterator[SourcePair]:
-    """A row a picture, which stands on both sides of it, with its class, numbered from 0 in the order of class ids.
+    """A row an image, which stands on both sides of it, with its class, numbered from 0 in the order of class ids.
 
-    Only classes that have pictures count: `classes.txt` also names the groups above them.
+    Only classes that have images count: `classes.txt` also names the groups above them.
     """
     paths = _columns(source / "images.txt", problems)
     training = _columns(source / "train_test_split.txt", problems)
@@ -19,15 +19,15 @@ def read_pairs(source: Path, problems: Problems) -> Iterator[SourcePair]:
     names = _columns(source / "classes.txt", problems)
     used = sorted({label for label in labels.values() if label.isdigit()}, key=int)
     numbers = {label: number for number, label in enumerate(used)}
-    for picture, path in paths.items():
-        label = labels.get(picture, "")
-        if training.get(picture) not in ("0", "1") or label not in numbers or label not in names:
-            problems.add(source, f"picture {picture} ({path}) has no class or no split")
+    for image, path in paths.items():
+        label = labels.get(image, "")
+        if training.get(image) not in ("0", "1") or label not in numbers or label not in names:
+            problems.add(source, f"picture {image} ({path}) has no class or no split")
             continue
         class_name = " ".join(names[label].split()).lower()
         yield SourcePair(
-            split="train" if training[picture] == "1" else "test",
-            id=picture,
+            split="train" if training[image] == "1" else "test",
+            id=image,
             before=source / "images" / path,
             after=source / "images" / path,
             captions=(class_name,),

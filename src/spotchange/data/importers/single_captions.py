@@ -1,4 +1,4 @@
-"""Single pictures with captions, as Flickr8k publishes them: for learning words before differences."""
+"""Single images with captions, as Flickr8k publishes them: for learning words before differences."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ LISTS = {
 
 
 def read_pairs(source: Path, problems: Problems) -> Iterator[SourcePair]:
-    """A row a picture, which stands on both sides of it."""
+    """A row an image, which stands on both sides of it."""
     text = first_existing(source, ("Flickr8k_text", "."))
-    pictures = first_existing(source, ("Flicker8k_Dataset", "Flickr8k_Dataset", "Images", "images"))
+    images = first_existing(source, ("Flicker8k_Dataset", "Flickr8k_Dataset", "Images", "images"))
     captions_file = text / "Flickr8k.token.txt"
     captions: dict[str, list[str]] = {}
     for number, line in enumerate(read_lines(captions_file, problems) or [], start=1):
@@ -36,8 +36,8 @@ def read_pairs(source: Path, problems: Problems) -> Iterator[SourcePair]:
             yield SourcePair(
                 split=split,
                 id=Path(name).stem,
-                before=pictures / name,
-                after=pictures / name,
+                before=images / name,
+                after=images / name,
                 captions=tuple(captions[name]),
             )
 

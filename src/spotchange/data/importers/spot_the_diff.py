@@ -9,7 +9,7 @@ from spotchange.data.importers.base import (
     Importer,
     Problems,
     SourcePair,
-    find_picture,
+    find_image,
     first_existing,
     read_json,
     sentences,
@@ -17,8 +17,8 @@ from spotchange.data.importers.base import (
 
 
 def read_pairs(source: Path, problems: Problems) -> Iterator[SourcePair]:
-    """Rows of one picture pair are merged: the published files hold up to three annotators' rows a pair."""
-    pictures = first_existing(source, ("images", "resized_images"))
+    """Rows of one image pair are merged: the published files hold up to three annotators' rows a pair."""
+    images = first_existing(source, ("images", "resized_images"))
     for split in ("train", "val", "test"):
         path = first_existing(source, (f"{split}.json", f"annotations/{split}.json"))
         merged: dict[str, list[str]] = {}
@@ -39,8 +39,8 @@ def read_pairs(source: Path, problems: Problems) -> Iterator[SourcePair]:
             yield SourcePair(
                 split=split,
                 id=number,
-                before=find_picture(pictures, number, (".png", ".jpg")),
-                after=find_picture(pictures, f"{number}_2", (".png", ".jpg")),
+                before=find_image(images, number, (".png", ".jpg")),
+                after=find_image(images, f"{number}_2", (".png", ".jpg")),
                 captions=tuple(collected),
             )
 

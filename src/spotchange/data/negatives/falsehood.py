@@ -35,8 +35,8 @@ def is_false(candidate: str, truths: Sequence[str], *, rearranged: bool = False)
     return any(is_content(word) and meaning_of(word) not in known for word in words_of(candidate))
 
 
-def is_false_of_picture(candidate: str, things: Sequence[Mapping[str, str]]) -> bool:
-    """Whether a sentence about one picture of a scene speaks of an object that is not among its `things`."""
+def is_false_of_image(candidate: str, things: Sequence[Mapping[str, str]]) -> bool:
+    """Whether a sentence about one image of a scene speaks of an object that is not among its `things`."""
     for phrase in PHRASE.findall(candidate.lower()):
         stated = dict(MEANING[word] for word in phrase.split() if word in MEANING)
         if not any(all(thing[name] == value for name, value in stated.items()) for thing in things):

@@ -7,7 +7,7 @@ pair, see `falsehood`.
 
 With `denials`, an option of ours, where the set has pairs without a change, one of the retrieved denies that anything
 changed. Otherwise such a sentence is true wherever it stands, and half of the task is solved without a look at the
-pictures. For the same reason it comes in the words, and the negatives of such a pair are the changes, that are true of
+images. For the same reason it comes in the words, and the negatives of such a pair are the changes, that are true of
 other pairs.
 """
 

@@ -11,7 +11,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from spotchange.data.caches.features import FeatureRow
-from spotchange.data.negatives.falsehood import is_false_of_picture
+from spotchange.data.negatives.falsehood import is_false_of_image
 from spotchange.data.negatives.retrieval import NegativeWriter
 from spotchange.errors import DataError
 from spotchange.files import load_json, write_text
@@ -72,6 +72,6 @@ def _of_part(rows: Sequence[FeatureRow]) -> list[list[str]]:
 def _of_rows(writer: NegativeWriter, rows: Sequence[FeatureRow]) -> list[list[str]]:
     found = []
     for row in rows:
-        false = partial(is_false_of_picture, things=row.things) if row.things else None
+        false = partial(is_false_of_image, things=row.things) if row.things else None
         found += [writer.write(caption, truths=row.captions, seed=row.after, false=false) for caption in row.captions]
     return found

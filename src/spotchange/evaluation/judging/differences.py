@@ -93,7 +93,7 @@ def _named(thing: Mapping[str, Any], side: int) -> str:
 
 
 def _place(box: list[int] | None, size: tuple[int, int]) -> str:
-    """As the world's sentences say it: thirds of the picture."""
+    """As the world's sentences say it: thirds of the image."""
     if box is None:
         return ""
     x, y = (box[0] + box[2] / 2) / size[0], (box[1] + box[3] / 2) / size[1]

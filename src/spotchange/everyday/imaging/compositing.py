@@ -1,6 +1,6 @@
-"""From scenes to pictures: backgrounds, shadows and cut-outs laid over each other, light, blur, blocks and noise.
+"""From scenes to images: backgrounds, shadows and cut-outs laid over each other, light, blur, blocks and noise.
 
-On the CPU a thing at a time is laid over the part of a picture that it reaches. On a GPU `compositing_kernel.py` does
+On the CPU a thing at a time is laid over the part of an image that it reaches. On a GPU `compositing_kernel.py` does
 the same for a pixel at a time, which passes over memory once instead of some hundred times.
 """
 
@@ -21,16 +21,16 @@ NOTHING = -1  # label of a pixel that shows the background
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pictures:
-    """Pictures of scenes and what is known about their pixels."""
+class ImageBatch:
+    """Images of scenes and what is known about their pixels."""
 
     pixels: Tensor  # uint8 (scenes, 2, 3, side, side)
     changed: Tensor  # float (scenes, 2, side, side): how much of a pixel is the thing that changes
     label: Tensor  # int8 (scenes, 2, side, side): the layer that is seen there, -1 for the background
 
 
-def compose(library: Library, scenes: Scenes, *, side: int) -> Pictures:
-    """Both pictures of every scene, `side` pixels wide and high."""
+def compose(library: Library, scenes: Scenes, *, side: int) -> ImageBatch:
+    """Both images of every scene, `side` pixels wide and high."""
     order = scenes.things.bottom.argsort(dim=2, stable=True)
     things = scenes.things.in_order(order)
     level = _levels(things, side)
@@ -46,13 +46,13 @@ def compose(library: Library, scenes: Scenes, *, side: int) -> Pictures:
     pixels = rounded_in_blocks(pixels, scenes.looks.coarse.flatten())
     amount, keys = scenes.looks.noise.flatten(), grain_keys(scenes.numbers, scenes.seed)
     finished = finish_in_one_pass(pixels, amount, keys) if on_gpu else noisy(pixels, amount, keys)
-    return Pictures(pixels=finished.unflatten(0, (-1, 2)), changed=changed, label=label)
+    return ImageBatch(pixels=finished.unflatten(0, (-1, 2)), changed=changed, label=label)
 
 
 def compose_step_by_step(
     library: Library, scenes: Scenes, things: Things, order: Tensor, level: Tensor, is_target: Tensor, *, side: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Developed pixels (scenes, 2, 3, side, side), `changed` and `label`, a thing at a time, picture by picture."""
+    """Developed pixels (scenes, 2, 3, side, side), `changed` and `label`, a thing at a time, image by image."""
     place_x, place_y = _places(scenes, side)
     red, green, blue = _background(library, scenes, place_x, place_y)
     changed = torch.zeros_like(red)
@@ -60,10 +60,10 @@ def compose_step_by_step(
     offset = library.offsets[things.view].gather(3, level[..., None])[..., 0]
     soft = library.offsets[things.view][..., 2]
     reach = _reach(scenes, things)
-    # A thing is laid only where it or its shadow can be seen: most of a picture never meets most of its things.
-    for scene, picture, layer in things.on.nonzero().tolist():
-        at = (slice(scene, scene + 1), slice(picture, picture + 1))
-        rows, columns = _seen_from(place_x[scene, picture], place_y[scene, picture], reach[scene, picture, layer])
+    # A thing is laid only where it or its shadow can be seen: most of an image never meets most of its things.
+    for scene, image, layer in things.on.nonzero().tolist():
+        at = (slice(scene, scene + 1), slice(image, image + 1))
+        rows, columns = _seen_from(place_x[scene, image], place_y[scene, image], reach[scene, image, layer])
         cut = (*at, rows, columns)
         canvas = tuple(each[cut] for each in (red, green, blue, changed, label))
         where = (place_x[cut], place_y[cut], library.atlas)
@@ -96,7 +96,7 @@ def _reach(scenes: Scenes, things: Things) -> Tensor:
 
 
 def _seen_from(x: Tensor, y: Tensor, reach: Tensor) -> tuple[slice, slice]:
-    """Rows and columns of a picture whose pixels look at places of the scene within `reach`."""
+    """Rows and columns of an image whose pixels look at places of the scene within `reach`."""
     left, top, right, bottom = reach.tolist()
     inside = (x >= left) & (x <= right) & (y >= top) & (y <= bottom)
     found = []
@@ -177,7 +177,7 @@ def _lay(
     marks: tuple[Tensor, Tensor],
     light: tuple[Tensor, ...],
 ) -> tuple[Tensor, ...]:
-    """One more thing, with its shadows, over (part of) pictures."""
+    """One more thing, with its shadows, over (part of) images."""
     red, green, blue, changed, label = canvas
     x, y, atlas = where
     on, mid_x, mid_y, width, height, angle, flipped, cut_low, cut_high, painted, gain, *paint = thing

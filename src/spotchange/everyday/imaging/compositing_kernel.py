@@ -14,7 +14,7 @@ from spotchange.everyday.library import BACKGROUND_SIDE, SIDE, Library
 from spotchange.everyday.scenes import Scenes, Things
 
 _BLOCK = 512
-_HEADER, _LAYER = 36, 20  # numbers a picture, numbers a layer
+_HEADER, _LAYER = 36, 20  # numbers an image, numbers a layer
 
 
 @triton.jit
@@ -73,10 +73,10 @@ def _compose(
     SOFT: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    picture = tl.program_id(0).to(tl.int64)
+    image = tl.program_id(0).to(tl.int64)
     pixel = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     mask = pixel < side * side
-    head = header + picture * HEADER
+    head = header + image * HEADER
     px = ((pixel % side).to(tl.float32) + 0.5) / side
     py = ((pixel // side).to(tl.float32) + 0.5) / side
     far = 1.0 + tl.load(head + 6) * (px - 0.5) + tl.load(head + 7) * (py - 0.5)
@@ -88,7 +88,7 @@ def _compose(
     u = _folded(tl.load(head + 8) + across * tl.load(head + 10))
     v = _folded(tl.load(head + 9) + y * tl.load(head + 11))
     whole = tl.full([BLOCK], BACKGROUND, tl.float32)
-    start = tl.load(background_offsets + picture)
+    start = tl.load(background_offsets + image)
     red, green, blue, _ = _looked_up(backgrounds, start, whole, u, v, mask)
     changed = tl.zeros([BLOCK], tl.float32)
     label = tl.full([BLOCK], -1.0, tl.float32)
@@ -98,7 +98,7 @@ def _compose(
     contact = tl.load(head + 16)
 
     for layer in range(LAYERS):
-        thing = layers + (picture * LAYERS + layer) * LAYER
+        thing = layers + (image * LAYERS + layer) * LAYER
         if tl.load(thing) > 0.5:
             mid_x = tl.load(thing + 1)
             mid_y = tl.load(thing + 2)
@@ -114,7 +114,7 @@ def _compose(
             whole_thing = tl.load(thing + 16)  # 0 for what is cut or fallen: it casts no outline
             lies = (up * whole_thing > 0.0) & (up < 1.0) & (over > 0.0) & (over < 1.0) & mask
             soft_side = tl.full([BLOCK], SOFT, tl.float32)
-            soft = tl.load(softs + picture * LAYERS + layer)
+            soft = tl.load(softs + image * LAYERS + layer)
             _, _, _, outline = _looked_up(atlas, soft, soft_side, over, 1.0 - up, lies)
             cast = tl.where(lies, dark * outline * (1.0 - 0.6 * up), 0.0)
             lit = (1.0 - shadow) * (1.0 - cast)
@@ -130,7 +130,7 @@ def _compose(
             v = (cos * from_y - sin * from_x) / height + 0.5
             u = u * tl.load(thing + 7) + 0.5
             inside = (u > tl.load(thing + 8)) & (u < tl.load(thing + 9)) & (v > 0.0) & (v < 1.0) & mask
-            tile = tl.load(offsets + picture * LAYERS + layer)
+            tile = tl.load(offsets + image * LAYERS + layer)
             tile_side = tl.full([BLOCK], 1.0, tl.float32) * tl.load(thing + 17)
             own_red, own_green, own_blue, alpha = _looked_up(atlas, tile, tile_side, u, v, inside)
             painted = tl.load(thing + 10)
@@ -165,12 +165,12 @@ def _compose(
     green = (0.45 + contrast * (gray + saturation * (green - gray) - 0.45)) * (1.0 - veil) + tl.load(head + 30) * veil
     blue = (0.45 + contrast * (gray + saturation * (blue - gray) - 0.45)) * (1.0 - veil) + tl.load(head + 31) * veil
     area = side * side
-    place = out + picture * 3 * area + pixel
+    place = out + image * 3 * area + pixel
     tl.store(place, tl.minimum(tl.maximum(red, 0.0), 1.0), mask=mask)
     tl.store(place + area, tl.minimum(tl.maximum(green, 0.0), 1.0), mask=mask)
     tl.store(place + 2 * area, tl.minimum(tl.maximum(blue, 0.0), 1.0), mask=mask)
-    tl.store(changed_out + picture * area + pixel, changed, mask=mask)
-    tl.store(label_out + picture * area + pixel, label.to(tl.int8), mask=mask)
+    tl.store(changed_out + image * area + pixel, changed, mask=mask)
+    tl.store(label_out + image * area + pixel, label.to(tl.int8), mask=mask)
 
 
 @triton.jit
@@ -183,15 +183,15 @@ def _hashed(bits):
 @triton.jit
 def _finish(pixels, amounts, keys, out, area, BLOCK: tl.constexpr):
     """Grain, and pixels from 0 to 1 as bytes."""
-    picture = tl.program_id(0).to(tl.int64)
+    image = tl.program_id(0).to(tl.int64)
     pixel = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     mask = pixel < area
-    amount = tl.load(amounts + picture)
-    bits = pixel.to(tl.uint32) + tl.load(keys + picture).to(tl.uint32)
+    amount = tl.load(amounts + image)
+    bits = pixel.to(tl.uint32) + tl.load(keys + image).to(tl.uint32)
     first = (_hashed(bits) >> 8).to(tl.float32) * 5.9604644775390625e-08
     second = (_hashed(bits + 77777777) >> 8).to(tl.float32) * 5.9604644775390625e-08
     bright = 2.0 * (first + second - 1.0)
-    place = picture * 3 * area + pixel
+    place = image * 3 * area + pixel
     for channel in tl.static_range(3):
         tint = first - 0.5 if channel == 0 else (second - 0.5 if channel == 1 else 0.5 - first)
         value = tl.load(pixels + place + channel * area, mask=mask, other=0.0) + amount * (bright + tint)
@@ -204,16 +204,16 @@ def compose_in_one_pass(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Developed pixels (scenes, 2, 3, side, side), `changed` and `label`; layers come in drawing order."""
     pairs, _, layers = order.shape
-    pictures = 2 * pairs
+    images = 2 * pairs
     offsets = library.offsets[things.view]
     tile = offsets.gather(3, level[..., None])[..., 0].contiguous()
     soft = offsets[..., 2].contiguous()
     device = order.device
-    out = torch.empty(pictures, 3, side, side, device=device)
+    out = torch.empty(images, 3, side, side, device=device)
     changed = torch.empty(pairs, 2, side, side, device=device)
     label = torch.empty(pairs, 2, side, side, dtype=torch.int8, device=device)
     background = (scenes.background * BACKGROUND_SIDE**2).repeat_interleave(2)
-    grid = (pictures, triton.cdiv(side * side, _BLOCK))
+    grid = (images, triton.cdiv(side * side, _BLOCK))
     _compose[grid](
         library.atlas,
         library.backgrounds,
@@ -238,7 +238,7 @@ def compose_in_one_pass(
 
 
 def finish_in_one_pass(pixels: Tensor, amount: Tensor, keys: Tensor) -> Tensor:
-    """Pictures (pictures, 3, side, side) with grain, as bytes."""
+    """Images (images, 3, side, side) with grain, as bytes."""
     pixels = pixels.contiguous()
     out = torch.empty(pixels.shape, dtype=torch.uint8, device=pixels.device)
     area = pixels.shape[2] * pixels.shape[3]
@@ -248,7 +248,7 @@ def finish_in_one_pass(pixels: Tensor, amount: Tensor, keys: Tensor) -> Tensor:
 
 
 def _header(scenes: Scenes) -> Tensor:
-    """Everything that holds for a whole picture: float32 (pictures, _HEADER)."""
+    """Everything that holds for a whole image: float32 (images, _HEADER)."""
     looks = scenes.looks
     shared = [scenes.window, scenes.mirrored_background[:, None].float(), scenes.light, scenes.contact[:, None]]
     both = torch.cat(shared, dim=1)[:, None].expand(-1, 2, -1)
@@ -266,7 +266,7 @@ def _header(scenes: Scenes) -> Tensor:
 
 
 def _layers(things: Things, order: Tensor, level: Tensor, target: Tensor) -> Tensor:
-    """Everything that holds for one thing in one picture: float32 (pictures, layers, _LAYER)."""
+    """Everything that holds for one thing in one image: float32 (images, layers, _LAYER)."""
     whole = (things.cut_high - things.cut_low > 0.9) & (things.angle.abs() < 0.5)
     columns = [
         things.on,

@@ -7,11 +7,11 @@ from torch import Tensor
 
 from spotchange.everyday.imaging.chance import Draws
 from spotchange.everyday.kinds import KIND_IDS
-from spotchange.everyday.scenes import Looks, stack_pictures
+from spotchange.everyday.scenes import Looks, stack_images
 
 
 def draw_looks(draws: Draws, kind: Tensor) -> Looks:
-    """Both pictures share a look; the after picture strays a little from it, or a lot where that is the change."""
+    """Both images share a look; the after image strays a little from it, or a lot where that is the change."""
     stray = torch.where(draws.happens(0.2), 0.0, torch.where(draws.happens(0.2), 2.0, 1.0))
 
     def is_kind(name: str) -> Tensor:
@@ -30,17 +30,17 @@ def draw_looks(draws: Draws, kind: Tensor) -> Looks:
     coarse = torch.where(draws.happens(0.75), draws.one(0.05, 1.3), 0.0)
     slope = draws.bell(2, 0.12)
     return Looks(
-        camera=stack_pictures(_still(draws), _moved(draws, stray, kind)),
-        gain=stack_pictures(gain, other_gain),
-        contrast=stack_pictures(contrast, contrast * (1 + draws.bell(1, 0.03)[:, 0] * stray)),
-        saturation=stack_pictures(saturation, torch.where(is_kind("gray"), 0.0, other_saturation)),
-        balance=stack_pictures(balance, balance * (1 + draws.bell(3, 0.02) * stray[:, None])),
-        slope=stack_pictures(slope, slope + draws.bell(2, 0.05) * stray[:, None]),
-        shade=stack_pictures(*_shades(draws)),
-        veil=stack_pictures(*_veils(draws, is_kind("tint"))),
-        blur=stack_pictures(blur, torch.where(is_kind("blur"), blur + draws.one(1.3, 1.9), other_blur).clamp(max=3.0)),
-        noise=stack_pictures(noise, noise * draws.one(0.6, 1.5)),
-        coarse=stack_pictures(coarse, coarse * torch.exp(draws.bell(1, 0.3)[:, 0] * stray)),
+        camera=stack_images(_still(draws), _moved(draws, stray, kind)),
+        gain=stack_images(gain, other_gain),
+        contrast=stack_images(contrast, contrast * (1 + draws.bell(1, 0.03)[:, 0] * stray)),
+        saturation=stack_images(saturation, torch.where(is_kind("gray"), 0.0, other_saturation)),
+        balance=stack_images(balance, balance * (1 + draws.bell(3, 0.02) * stray[:, None])),
+        slope=stack_images(slope, slope + draws.bell(2, 0.05) * stray[:, None]),
+        shade=stack_images(*_shades(draws)),
+        veil=stack_images(*_veils(draws, is_kind("tint"))),
+        blur=stack_images(blur, torch.where(is_kind("blur"), blur + draws.one(1.3, 1.9), other_blur).clamp(max=3.0)),
+        noise=stack_images(noise, noise * draws.one(0.6, 1.5)),
+        coarse=stack_images(coarse, coarse * torch.exp(draws.bell(1, 0.3)[:, 0] * stray)),
     )
 
 
@@ -51,7 +51,7 @@ def _still(draws: Draws) -> Tensor:
 
 
 def _moved(draws: Draws, stray: Tensor, kind: Tensor) -> Tensor:
-    """The after camera: held again by hand, or cropped, or mirrored. Maps places of the picture to the scene's."""
+    """The after camera: held again by hand, or cropped, or mirrored. Maps places of the image to the scene's."""
     angle = draws.bell(1, 0.008)[:, 0] * stray
     zoom = 1 + draws.bell(1, 0.012)[:, 0] * stray
     shift = draws.bell(2, 0.009) * stray[:, None]
@@ -71,7 +71,7 @@ def _moved(draws: Draws, stray: Tensor, kind: Tensor) -> Tensor:
 
 
 def _shades(draws: Draws) -> tuple[Tensor, Tensor]:
-    """A shadow over part of the scene: in both pictures, or, as when someone steps aside, in one."""
+    """A shadow over part of the scene: in both images, or, as when someone steps aside, in one."""
     place, radius = draws.uniform(2), draws.one(0.15, 0.5)
     dark = torch.where(draws.happens(0.3), draws.one(0.05, 0.3), 0.0)
     one_only, which = draws.happens(0.5), draws.happens(0.5)
@@ -82,7 +82,7 @@ def _shades(draws: Draws) -> tuple[Tensor, Tensor]:
 
 
 def _veils(draws: Draws, tinted: Tensor) -> tuple[Tensor, Tensor]:
-    """Fog, dusk or a cold sky over the after picture; a thin one over both now and then."""
+    """Fog, dusk or a cold sky over the after image; a thin one over both now and then."""
     tones = torch.tensor(
         [[0.78, 0.8, 0.82], [0.95, 0.55, 0.25], [0.2, 0.32, 0.62], [0.75, 0.62, 0.35], [0.45, 0.62, 0.42]],
         device=tinted.device,

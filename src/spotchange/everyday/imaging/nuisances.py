@@ -12,7 +12,7 @@ from torch import Tensor
 from spotchange.everyday.imaging.chance import hashed, unit
 
 _BLOCK = 8
-_SHRUNK = (4, 8)  # how much smaller the pictures are that stand for blur 2 and 3
+_SHRUNK = (4, 8)  # how much smaller the images are that stand for blur 2 and 3
 
 
 def developed(
@@ -39,15 +39,15 @@ def developed(
 
 
 def blurred(pixels: Tensor, amount: Tensor) -> Tensor:
-    """(pictures, 3, side, side) and 0 to 3 a picture: between four stages of blur, the wide ones made small."""
+    """(images, 3, side, side) and 0 to 3 an image: between four stages of blur, the wide ones made small."""
     stages = [pixels, _boxed(_boxed(pixels))]
     for shrunk in _SHRUNK:
         small = _boxed(F.avg_pool2d(pixels, shrunk))
         stages.append(F.interpolate(small, size=pixels.shape[2:], mode="bilinear", align_corners=False))
     result = torch.zeros_like(pixels)
-    for stage, picture in enumerate(stages):
+    for stage, image in enumerate(stages):
         share = (1 - (amount - stage).abs()).clamp(min=0)
-        result.addcmul_(share[:, None, None, None], picture)
+        result.addcmul_(share[:, None, None, None], image)
     return result
 
 
@@ -56,12 +56,12 @@ def _boxed(pixels: Tensor) -> Tensor:
 
 
 def rounded_in_blocks(pixels: Tensor, coarse: Tensor) -> Tensor:
-    """What JPEG does to (pictures, 3, side, side): brightness and colour of blocks of 8 x 8, rounded by frequency."""
+    """What JPEG does to (images, 3, side, side): brightness and colour of blocks of 8 x 8, rounded by frequency."""
     forth, back, steps = _block_maps(pixels.device)
     rows, columns = pixels.shape[2] // _BLOCK, pixels.shape[3] // _BLOCK
     blocks = pixels.view(-1, 3, rows, _BLOCK, columns, _BLOCK).permute(0, 2, 4, 1, 3, 5).reshape(-1, 3 * _BLOCK**2)
     waves = (blocks @ forth).view(len(pixels), rows * columns, -1)
-    step = (steps * coarse[:, None])[:, None]  # (pictures, 1, frequencies)
+    step = (steps * coarse[:, None])[:, None]  # (images, 1, frequencies)
     fine = coarse[:, None, None] <= 0
     waves = torch.where(fine, waves, (waves / step.clamp(min=1e-6)).round_() * step)
     blocks = (waves.flatten(0, 1) @ back).view(-1, rows, columns, 3, _BLOCK, _BLOCK)
@@ -69,7 +69,7 @@ def rounded_in_blocks(pixels: Tensor, coarse: Tensor) -> Tensor:
 
 
 def grain_keys(numbers: Tensor, seed: int) -> Tensor:
-    """Where each picture's grain begins: int64 (2 scenes,)."""
+    """Where each image's grain begins: int64 (2 scenes,)."""
     key = hashed(numbers * 7919 + seed)
     return torch.stack([key, hashed(key + 1)], dim=1).flatten()
 

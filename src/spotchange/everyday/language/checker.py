@@ -57,7 +57,7 @@ class SentenceVerdict:
 
 
 def check(sentence: str, facts: Facts, *, size: tuple[int, int]) -> SentenceVerdict:
-    """Judge a sentence about a pair of pictures of `size` (width, height)."""
+    """Judge a sentence about a pair of images of `size` (width, height)."""
     text = " ".join(sentence.lower().replace(".", " ").split())
     kind, wrong = facts["kind"], []
     if facts["target"] is None:
@@ -116,7 +116,7 @@ def _check_colours(text: str, facts: Facts, wrong: list[str]) -> None:
 
 
 def _check_places(text: str, facts: Facts, size: tuple[int, int], wrong: list[str]) -> None:
-    """Every place that is named must hold the thing in one of the pictures, in the order they are named."""
+    """Every place that is named must hold the thing in one of the images, in the order they are named."""
     boxes = [box for box in facts["things"][facts["target"]]["boxes"] if box is not None]
     if facts["kind"] == "add":
         boxes = boxes[-1:]

@@ -18,7 +18,7 @@ Floats = npt.NDArray[np.floating]
 _WARM = 0.4  # part of the highest heat that still belongs to the thing
 _ROOM = 1.12  # how much wider than the warm cells the window is
 _NARROWEST = 0.09
-# In which picture the thing is to be seen: before, after.
+# In which image the thing is to be seen: before, after.
 SHOWN = {"add": (False, True), "drop": (True, False)}
 _MASS = {
     "toy food",
@@ -75,7 +75,7 @@ class Name:
 
 
 def hot_window(heat: Floats) -> tuple[float, float, float, float]:
-    """Middle, width and height (parts of the picture) of a square window round the hottest place of (rows, columns)."""
+    """Middle, width and height (parts of the image) of a square window round the hottest place of (rows, columns)."""
     rows, columns = heat.shape
     start = np.unravel_index(int(heat.argmax()), heat.shape)
     warm = heat >= _WARM * heat[start]

@@ -165,7 +165,7 @@ Box = list[int]
 
 
 def cell(box: Box, size: tuple[int, int]) -> int:
-    """Which of the nine places of a picture a box lies in."""
+    """Which of the nine places of an image a box lies in."""
     x, y = (box[0] + box[2] / 2) / size[0], (box[1] + box[3] / 2) / size[1]
     return 3 * ((y > 0.36) + (y > 0.64)) + (x > 0.36) + (x > 0.64)
 
@@ -191,7 +191,7 @@ def distance(one: Box, other: Box) -> float:
 
 
 def _in_front(one: Box, other: Box, size: tuple[int, int]) -> bool:
-    """Lower in the picture and overlapping sideways: nearer to the camera."""
+    """Lower in the image and overlapping sideways: nearer to the camera."""
     overlap = min(one[0] + one[2], other[0] + other[2]) - max(one[0], other[0])
     lower = one[1] + one[3] - other[1] - other[3]
     return overlap > 0.4 * min(one[2], other[2]) and 0.03 * size[1] < lower < 0.25 * size[1]

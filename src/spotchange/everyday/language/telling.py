@@ -12,9 +12,9 @@ from spotchange.comparison.layout.positions import place
 from spotchange.everyday.language.naming import Name, fill
 from spotchange.everyday.language.wording import DIRECTIONS, THING, stated
 
-Corners = npt.NDArray[np.floating]  # left, top, right, bottom, as parts of the picture
+Corners = npt.NDArray[np.floating]  # left, top, right, bottom, as parts of the image
 
-_NOTICED = 0.05  # of the picture that a thing must move before a direction is told
+_NOTICED = 0.05  # of the image that a thing must move before a direction is told
 _CLEAR = 1.6  # times further in the one direction than in the other
 
 
@@ -36,7 +36,7 @@ class TellableChange(Protocol):
 
 
 def told(changes: Sequence[TellableChange], size: tuple[int, int]) -> str:
-    """All changes of a picture of `size` in one line."""
+    """All changes of an image of `size` in one line."""
     if not changes:
         return "most of the picture has changed"
     return "; ".join(dict.fromkeys(_sentence(each, size) for each in changes))

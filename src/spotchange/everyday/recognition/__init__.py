@@ -1,1 +1,1 @@
-"""Pretrained recognisers looking at pictures of everyday things: which nouns they allow, with what probability."""
+"""Pretrained recognisers looking at images of everyday things: which nouns they allow, with what probability."""

@@ -37,7 +37,7 @@ class SeenChange:
     """One thing that happened to one thing."""
 
     kind: str | None  # of OBJECT_KINDS; None: it is not clear what
-    before: Corners | None  # where, as parts of the picture
+    before: Corners | None  # where, as parts of the image
     after: Corners | None
     thing: Name
     other: Name | None = None  # what took its place
@@ -53,10 +53,10 @@ class Account:
         after: Image.Image,
         mask: Mask,
         findings: Sequence[Finding],
-        eyes: Recognisers,
+        recognisers: Recognisers,
         whole: Signs,
     ) -> None:
-        self.pictures, self.eyes = (before, after), eyes
+        self.images, self.recognisers = (before, after), recognisers
         self.size = before.size
         self.traces = Traces(np.asarray(before), np.asarray(after), mask)
         self.findings = [each for each in findings if each.kind in LOCAL]
@@ -64,8 +64,8 @@ class Account:
 
     @cached_property
     def detected(self) -> list[Detected]:
-        """What the detector sees in each picture."""
-        return self.eyes.detect(self.pictures)
+        """What the detector sees in each image."""
+        return self.recognisers.detect(self.images)
 
     def changes(self) -> list[SeenChange]:
         """What to tell, most important first; empty where no place is known."""
@@ -128,12 +128,12 @@ class Account:
         )
 
     def _look(self, places: Sequence[tuple[int, Corners]]) -> Looks:
-        return self.eyes.look([(self.pictures[side], self.detected[side], box) for side, box in places])
+        return self.recognisers.look([(self.images[side], self.detected[side], box) for side, box in places])
 
     def _named(self, looks: Chances, colour: str | None = None) -> Name:
         """All looks at one thing as one name: they are witnesses of the same."""
         together = np.exp(np.log(looks[:, :-1] + 1e-9).mean(axis=0))
-        evidence = self.eyes.evidence
+        evidence = self.recognisers.evidence
         noun, certainty = evidence.tree.hedge(together / together.sum(), evidence.level)
         return Name(noun=noun, certainty=certainty, colour=colour if noun == ROOT else None)
 
@@ -162,7 +162,7 @@ class Account:
 
     def _learnt(self, places: Sequence[Place]) -> SeenChange | None:
         """The change of the largest place as the kind model has it; None where it is not sure."""
-        found = self.eyes.kinds(self.whole | place_signs(self.traces, places))
+        found = self.recognisers.kinds(self.whole | place_signs(self.traces, places))
         kinds = {kind: found[kind] for kind in OBJECT_KINDS}
         kind = max(kinds, key=lambda each: kinds[each])
         if kinds[kind] < _SURE * sum(kinds.values()):

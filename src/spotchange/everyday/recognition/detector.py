@@ -16,15 +16,15 @@ SIDE = 300  # pixels of the square it looks at
 _CENTRE, _SIZE = 10.0, 5.0  # how its box encodings are scaled
 OVERLAP = 0.5  # of two boxes of one kind: more, and they are one thing
 LEAST = 0.1  # score below which a box says nothing
-MOST = 40  # boxes of a picture
+MOST = 40  # boxes of an image
 _CANDIDATES = 300  # before overlapping ones are dropped
 
 
 @dataclass(frozen=True, eq=False)
 class Detected:
-    """Boxes of one picture, best first."""
+    """Boxes of one image, best first."""
 
-    boxes: Floats  # (things, 4): left, top, right, bottom, as parts of the picture
+    boxes: Floats  # (things, 4): left, top, right, bottom, as parts of the image
     classes: npt.NDArray[np.int64]  # (things,): COCO's own numbers, from 1
     scores: Floats  # (things,)
 
@@ -35,15 +35,15 @@ class Detector:
     def __init__(self, session: Any) -> None:
         self._session = session
 
-    def __call__(self, pictures: Sequence[Image.Image]) -> list[Detected]:
-        """What each picture shows."""
-        batch = np.stack([_prepared(each) for each in pictures])
+    def __call__(self, images: Sequence[Image.Image]) -> list[Detected]:
+        """What each image shows."""
+        batch = np.stack([_prepared(each) for each in images])
         boxes, scores, anchors = self._session.run(["boxes", "scores", "anchors"], {"pictures": batch})
         return [_kept(decoded(each, anchors), score[:, 1:]) for each, score in zip(boxes, scores, strict=True)]
 
 
-def _prepared(picture: Image.Image) -> Floats:
-    small = picture.resize((SIDE, SIDE), Image.Resampling.BILINEAR, reducing_gap=3.0)
+def _prepared(image: Image.Image) -> Floats:
+    small = image.resize((SIDE, SIDE), Image.Resampling.BILINEAR, reducing_gap=3.0)
     return np.asarray(np.asarray(small, np.float32).transpose(2, 0, 1) * np.float32(2 / 255) - 1, np.float32)
 
 

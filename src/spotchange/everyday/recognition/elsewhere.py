@@ -1,6 +1,6 @@
-"""The same thing looked for in the other picture: where it went, upright or turned, as large as before or not.
+"""The same thing looked for in the other image: where it went, upright or turned, as large as before or not.
 
-Templates at a hundredth of the picture's width are coarse enough for a turned view to still correlate and cost less
+Templates at a hundredth of the image's width are coarse enough for a turned view to still correlate and cost less
 than a millisecond each.
 """
 
@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 Field = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.bool_]
-Corners = npt.NDArray[np.floating]  # left, top, right, bottom, as parts of the picture
+Corners = npt.NDArray[np.floating]  # left, top, right, bottom, as parts of the image
 
 SIDE = 96  # pixels of the longer side that is searched
 _RIM = 8  # pixels beyond the edge where a thing may lie in part
@@ -27,20 +27,20 @@ ALL = (*FEW, "quarter", "half", "larger", "smaller")
 
 
 class Elsewhere:
-    """Two pictures that lie on each other, made small, and where they differ."""
+    """Two images that lie on each other, made small, and where they differ."""
 
-    def __init__(self, pictures: Sequence[npt.NDArray[np.uint8]], mask: Mask) -> None:
+    def __init__(self, images: Sequence[npt.NDArray[np.uint8]], mask: Mask) -> None:
         scale = SIDE / max(mask.shape)
         size = (max(8, round(mask.shape[1] * scale)), max(8, round(mask.shape[0] * scale)))
-        small = [cv2.resize(each, size, interpolation=cv2.INTER_AREA) for each in pictures]
+        small = [cv2.resize(each, size, interpolation=cv2.INTER_AREA) for each in images]
         self.size = size
-        self._pictures = [np.asarray(cv2.cvtColor(each, cv2.COLOR_RGB2LAB), np.float32) for each in small]
-        self._padded = [cv2.copyMakeBorder(each, *(_RIM,) * 4, cv2.BORDER_REFLECT) for each in self._pictures]
+        self._images = [np.asarray(cv2.cvtColor(each, cv2.COLOR_RGB2LAB), np.float32) for each in small]
+        self._padded = [cv2.copyMakeBorder(each, *(_RIM,) * 4, cv2.BORDER_REFLECT) for each in self._images]
         changed = cv2.resize(mask.view(np.uint8), size, interpolation=cv2.INTER_AREA) > 0
         self._changed = cv2.copyMakeBorder(changed.astype(np.float32), *(_RIM,) * 4, cv2.BORDER_CONSTANT)
 
     def search(self, box: Corners, side: int, names: Sequence[str]) -> dict[str, float]:
-        """What is at `box` of one picture, looked for at changed places of the other: correlations from 0 to 1.
+        """What is at `box` of one image, looked for at changed places of the other: correlations from 0 to 1.
 
         `far` is how far away the best match lies, in sizes of the thing, `here` the correlation with its own place.
         """
@@ -48,7 +48,7 @@ class Elsewhere:
         width, height = self.size
         left, top = (int(max(0.0, each)) for each in box[:2] * (width, height))
         right, bottom = (int(np.ceil(each)) for each in box[2:] * (width, height))
-        template = self._pictures[side][top : min(bottom, height), left : min(right, width)]
+        template = self._images[side][top : min(bottom, height), left : min(right, width)]
         if min(template.shape[:2]) < _LEAST or template.std() < _FLAT:
             return found
         scores, best, at = self._matched(template, side)

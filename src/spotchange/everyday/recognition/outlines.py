@@ -29,7 +29,7 @@ def outline_signs(traces: Traces, box: Corners) -> dict[str, float]:
     ground = cv2.dilate(near, np.ones((5, 5), np.uint8)) == 0
     if ground.sum() < 30:
         ground = near == 0 if (near == 0).sum() >= 10 else np.ones_like(ground)
-    own = [_own(each[rows, columns], ground) & (near > 0) for each in traces.pictures]
+    own = [_own(each[rows, columns], ground) & (near > 0) for each in traces.images]
     shares = [float(each.sum() / max(1, int(near.sum()))) for each in own]
     signs = {
         "own before": shares[0],

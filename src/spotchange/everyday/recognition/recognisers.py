@@ -24,7 +24,7 @@ SIDE = 224  # pixels of the square the classifier looks at
 _SMALLEST = 24  # pixels of a window's side
 
 Floats = npt.NDArray[np.float32]
-Box = npt.NDArray[np.floating]  # left, top, right, bottom, as parts of the picture
+Box = npt.NDArray[np.floating]  # left, top, right, bottom, as parts of the image
 
 
 def recognisers_folder() -> Path:
@@ -59,7 +59,7 @@ class Classifier:
         self._session = session
 
     def __call__(self, windows: Sequence[Image.Image]) -> Seen:
-        """Scores of pictures of single things."""
+        """Scores of images of single things."""
         batch = np.stack([prepared(each) for each in windows])
         return Seen(*self._session.run(["classes", "nouns", "features"], {"pictures": batch}))
 
@@ -102,20 +102,20 @@ class Recognisers:
             raise ModelError(f"{path} cannot be loaded", hint=str(error).splitlines()[0]) from None
 
     def look(self, places: Sequence[tuple[Image.Image, Detected, Box]]) -> Looks:
-        """What each place of a picture shows, given what was detected in that picture."""
-        seen = self._classify([window(picture, box) for picture, _, box in places])
+        """What each place of an image shows, given what was detected in that image."""
+        seen = self._classify([window(image, box) for image, _, box in places])
         near = np.stack([detected_near(found, box) for _, found, box in places])
         return Looks(self.evidence.chances(seen.nouns, seen.classes, near), seen.features)
 
 
-def window(picture: Image.Image, box: Box, *, room: float = 1.3) -> Image.Image:
-    """A square round a box (left, top, right, bottom as parts), wider by `room`, moved into the picture."""
-    size = np.array(picture.size, np.float64)
+def window(image: Image.Image, box: Box, *, room: float = 1.3) -> Image.Image:
+    """A square round a box (left, top, right, bottom as parts), wider by `room`, moved into the image."""
+    size = np.array(image.size, np.float64)
     low, high = box[:2] * size, box[2:] * size
     sides = np.minimum(max(float((high - low).max()) * room, _SMALLEST), size)
     start = np.clip((low + high) / 2 - sides / 2, 0, size - sides)
     left, top, right, bottom = (round(float(each)) for each in (*start, *(start + sides)))
-    return picture.crop((left, top, max(right, left + 1), max(bottom, top + 1)))
+    return image.crop((left, top, max(right, left + 1), max(bottom, top + 1)))
 
 
 def detected_near(found: Detected, box: Box) -> Floats:

@@ -45,7 +45,7 @@ class Place:
 
 
 def whole_signs(before: Pixels, after: Pixels, verdict: PhotoVerdict) -> Signs:
-    """How the pictures differ as a whole: light, colours, sharpness, view, and how much of them changed."""
+    """How the images differ as a whole: light, colours, sharpness, view, and how much of them changed."""
     one, seen, laid = (_small(each) for each in (before, after, verdict.after))
     grey = [each.mean(axis=2) for each in (one, seen, laid)]
     gain, offset, error = _light(one, laid)
@@ -113,7 +113,7 @@ def _light(one: Floats, other: Floats) -> tuple[Floats, Floats, float]:
 
 def place_signs(traces: Traces, places: Sequence[Place]) -> Signs:
     """Of the largest changed places, and whether what left the one came to the other; zeros for those not there."""
-    elsewhere = Elsewhere(traces.pictures, traces.mask)
+    elsewhere = Elsewhere(traces.images, traces.mask)
     signs: Signs = {}
     for number in range(PLACES):
         place = places[number] if number < len(places) else None

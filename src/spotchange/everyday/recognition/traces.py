@@ -8,20 +8,20 @@ import numpy.typing as npt
 
 Pixels = npt.NDArray[np.uint8]
 Mask = npt.NDArray[np.bool_]
-Corners = npt.NDArray[np.floating]  # left, top, right, bottom, as parts of the picture
+Corners = npt.NDArray[np.floating]  # left, top, right, bottom, as parts of the image
 
 _BINS = 4  # of each colour channel
 _WORKING = 320  # pixels of the longer side that are enough to judge by
 
 
 class Traces:
-    """Two pictures that lie on each other, and where they differ."""
+    """Two images that lie on each other, and where they differ."""
 
     def __init__(self, before: Pixels, after: Pixels, mask: Mask) -> None:
         scale = min(1.0, _WORKING / max(mask.shape))
         size = (max(8, round(mask.shape[1] * scale)), max(8, round(mask.shape[0] * scale)))
         self.size, self._area = size, mask.size
-        self.pictures: list[Pixels] = [
+        self.images: list[Pixels] = [
             np.asarray(cv2.resize(each, size, interpolation=cv2.INTER_AREA), np.uint8) for each in (before, after)
         ]
         self.mask: Mask = cv2.resize(mask.view(np.uint8), size, interpolation=cv2.INTER_AREA) > 0
@@ -30,7 +30,7 @@ class Traces:
 
     @property
     def area(self) -> int:
-        """Pixels of a picture as it came, which sizes of findings count."""
+        """Pixels of an image as it came, which sizes of findings count."""
         return self._area
 
     def cut(self, box: Corners, *, room: float = 0.0) -> tuple[slice, slice]:
@@ -72,8 +72,8 @@ class Traces:
         if band.sum() < 8:
             return 0.0
         strengths = []
-        for picture in self.pictures:
-            grey = cv2.GaussianBlur(cv2.cvtColor(picture[rows, columns], cv2.COLOR_RGB2GRAY), (0, 0), 0.8)
+        for image in self.images:
+            grey = cv2.GaussianBlur(cv2.cvtColor(image[rows, columns], cv2.COLOR_RGB2GRAY), (0, 0), 0.8)
             across, down = cv2.Sobel(grey, cv2.CV_32F, 1, 0), cv2.Sobel(grey, cv2.CV_32F, 0, 1)
             strengths.append(float(cv2.magnitude(across, down)[band].mean()) + 6.0)
         return float(np.log(strengths[0] / strengths[1]))
@@ -81,19 +81,19 @@ class Traces:
     def same_colours(self, box_before: Corners, box_after: Corners) -> float:
         """How much of the colours of one place in before are those of another in after, from 0 to 1."""
         shares = []
-        for picture, box in zip(self.pictures, (box_before, box_after), strict=True):
+        for image, box in zip(self.images, (box_before, box_after), strict=True):
             cut = self.cut(box)
-            seen = picture[cut][self.mask[cut]] if self.mask[cut].any() else picture[cut].reshape(-1, 3)
+            seen = image[cut][self.mask[cut]] if self.mask[cut].any() else image[cut].reshape(-1, 3)
             bins = (seen.astype(np.int64) * _BINS // 256) @ np.array([_BINS * _BINS, _BINS, 1])
             shares.append(np.bincount(bins, minlength=_BINS**3) / max(1, len(seen)))
         return float(np.minimum(*shares).sum())
 
     def same_shape(self, box: Corners) -> float:
-        """Correlation of the edges of both pictures at a place."""
+        """Correlation of the edges of both images at a place."""
         rows, columns = self.cut(box)
         edges = []
-        for picture in self.pictures:
-            grey = cv2.cvtColor(picture[rows, columns], cv2.COLOR_RGB2GRAY)
+        for image in self.images:
+            grey = cv2.cvtColor(image[rows, columns], cv2.COLOR_RGB2GRAY)
             across, down = cv2.Sobel(grey, cv2.CV_32F, 1, 0), cv2.Sobel(grey, cv2.CV_32F, 0, 1)
             edges.append(cv2.magnitude(across, down).ravel())
         if min(each.std() for each in edges) < 1:
@@ -107,9 +107,9 @@ class Traces:
         if not inside.any():
             inside = np.ones_like(inside)
         # The pixels that differ most are surely the thing's own, not the ground at its rim.
-        apart = np.abs(self.pictures[0][cut].astype(np.int16) - self.pictures[1][cut]).max(axis=2)
+        apart = np.abs(self.images[0][cut].astype(np.int16) - self.images[1][cut]).max(axis=2)
         own = inside & (apart >= np.median(apart[inside]))
-        return np.dstack([self.pictures[side][cut], np.where(own, 255, 0).astype(np.uint8)])
+        return np.dstack([self.images[side][cut], np.where(own, 255, 0).astype(np.uint8)])
 
 
 def _wider(box: Corners, room: float) -> Corners:

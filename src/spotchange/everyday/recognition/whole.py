@@ -7,21 +7,21 @@ import numpy as np
 from spotchange.comparison.photos.judging import PhotoVerdict
 from spotchange.everyday.recognition.signs import Signs
 
-_LIKE = 0.9  # correlation of small grey pictures that show the same
-_MIRRORED, _RATHER = 0.75, 0.2  # correlation with the mirrored picture, and by how much more than with the picture
-_NEARER = 0.14  # log of how much larger things are in a cropped picture; a hand at the camera stays below 0.08
+_LIKE = 0.9  # correlation of small grey images that show the same
+_MIRRORED, _RATHER = 0.75, 0.2  # correlation with the mirrored image, and by how much more than with the image
+_NEARER = 0.14  # log of how much larger things are in a cropped image; a hand at the camera stays below 0.08
 _COLOURFUL = 0.03  # mean difference between channels, of the range
-_COLOURLESS = 0.15  # of the colours are left, at most, in a grey picture
+_COLOURLESS = 0.15  # of the colours are left, at most, in a grey image
 _VEILED, _VEIL = 0.8, 0.1  # of the contrast that is left under a veil, at most, and how much light it adds, at least
 _BRIGHTER = 1.3  # times as bright, far more than what a camera corrects by itself
-_SHARP = 0.5  # of the fine detail that is left in a blurred picture
-_DETAILED = 1.0  # levels of fine detail that a picture must have had to lose it
+_SHARP = 0.5  # of the fine detail that is left in a blurred image
+_DETAILED = 1.0  # levels of fine detail that an image must have had to lose it
 _LEFT_OVER = 0.01  # of a photo in much more light that may differ because a channel was cut off
 _SCATTERED = 0.03  # of a photo that may differ beside the change of the whole
 
 
 def whole_change(signs: Signs, verdict: PhotoVerdict) -> str | None:
-    """The kind of change, if all of the picture changed and nothing in it; None otherwise."""
+    """The kind of change, if all of the image changed and nothing in it; None otherwise."""
     straight, mirrored, laid = signs["straight"], signs["mirrored"], signs["aligned"]
     if mirrored >= _MIRRORED and mirrored > straight + _RATHER:
         return "mirror"

@@ -39,7 +39,7 @@ class CaptionSession:
         self.scores: Tensor | None = None
 
     def restart(self, visual: list[tuple[Tensor, Tensor]]) -> None:
-        """Begin anew with other pictures, in the memory that a captured graph knows."""
+        """Begin anew with other images, in the memory that a captured graph knows."""
         for kept, new in zip(self.visual, visual, strict=True):
             kept[0].copy_(new[0])
             kept[1].copy_(new[1])
@@ -100,7 +100,7 @@ class Stepper:
 def open_session(
     decoder: CaptionDecoder, words: WordEmbedding, tokens: Tensor, *, rows_per_pair: int, max_words: int
 ) -> Stepper:
-    """Read the pictures' tokens once and get ready for the first word."""
+    """Read the images' tokens once and get ready for the first word."""
     visual = [(keys.contiguous(), values.contiguous()) for keys, values in decoder.visual_keys_values(tokens)]
     if not tokens.is_cuda:
         return Stepper(

@@ -24,10 +24,10 @@ _HEAT = np.array([(0, 0, 4), (87, 16, 110), (188, 55, 84), (249, 142, 9), (252, 
 
 @torch.inference_mode()
 def attention_maps(model: nn.Module, before: Tensor, after: Tensor) -> dict[str, Tensor]:
-    """Mean-of-heads attention of each class token over its own picture's patches, by block.
+    """Mean-of-heads attention of each class token over its own image's patches, by block.
 
     Args:
-        before: one picture (1, 3, height, width), preprocessed, like `after`.
+        before: one image (1, 3, height, width), preprocessed, like `after`.
 
     Returns:
         By "intra" and "inter", as far as the model has such blocks: (2, rows, columns), largest value 1.
@@ -62,25 +62,25 @@ def attention_figure(
     caption: str | None = None,
     references: Sequence[str] = (),
 ) -> Image.Image:
-    """Rows before and after; columns picture, last intra block, last inter block; sentences underneath."""
+    """Rows before and after; columns image, last intra block, last inter block; sentences underneath."""
     size = (round(_CELL_HEIGHT * before.width / before.height), _CELL_HEIGHT)
-    pictures = [picture.resize(size, Image.Resampling.LANCZOS) for picture in (before, after)]
+    images = [image.resize(size, Image.Resampling.LANCZOS) for image in (before, after)]
     texts = [f"reference: {each}" for each in references] + ([f"caption: {caption}"] if caption is not None else [])
-    named = [label(picture, name) for picture, name in zip(pictures, ("before", "after"), strict=True)]
+    named = [label(image, name) for image, name in zip(images, ("before", "after"), strict=True)]
     shown = [
-        (f"last {name} block", [heated(picture, heat) for picture, heat in zip(pictures, both, strict=True)])
+        (f"last {name} block", [heated(image, heat) for image, heat in zip(images, both, strict=True)])
         for name, both in maps.items()
     ]
     return figure([("picture", named), *shown], texts)
 
 
-def heated(picture: Image.Image, heat: Tensor) -> Image.Image:
-    """The picture in grey under the colours of `heat` (rows, columns) in [0, 1]."""
+def heated(image: Image.Image, heat: Tensor) -> Image.Image:
+    """The image in grey under the colours of `heat` (rows, columns) in [0, 1]."""
     plane = Image.fromarray((heat.float().cpu().numpy() * 255).astype(np.uint8))
-    level = np.asarray(plane.resize(picture.size, Image.Resampling.BICUBIC), dtype=np.float32) / 255 * (len(_HEAT) - 1)
+    level = np.asarray(plane.resize(image.size, Image.Resampling.BICUBIC), dtype=np.float32) / 255 * (len(_HEAT) - 1)
     low = np.clip(np.floor(level).astype(int), 0, len(_HEAT) - 2)
     colours = _HEAT[low] + (_HEAT[low + 1] - _HEAT[low]) * (level - low)[..., None]
-    grey = np.asarray(picture.convert("L"), dtype=np.float32)[..., None]
+    grey = np.asarray(image.convert("L"), dtype=np.float32)[..., None]
     return Image.fromarray(np.clip(0.4 * grey + 0.6 * colours, 0, 255).astype(np.uint8))
 
 
@@ -88,11 +88,11 @@ def heated(picture: Image.Image, heat: Tensor) -> Image.Image:
 def word_alignment(
     model: nn.Module, before: Tensor, after: Tensor, options: DecodingOptions | None = None
 ) -> tuple[list[int], Tensor]:
-    """The caption's token ids for one pair, and for each token a map over both pictures.
+    """The caption's token ids for one pair, and for each token a map over both images.
 
     Args:
         model: An `IdcPcl`.
-        before: One picture (1, 3, height, width), preprocessed, like `after`.
+        before: One image (1, 3, height, width), preprocessed, like `after`.
         options: How the caption is found; default: greedily.
 
     Returns:
@@ -100,7 +100,7 @@ def word_alignment(
         from 0 to 1: what matters is where it looks more than elsewhere.
     """
     if not isinstance(model, IdcPcl):
-        raise ModelError("alignment pictures are made from idc-pcl only", hint="`models attention` shows CLIP4IDC's")
+        raise ModelError("alignment images are made from idc-pcl only", hint="`models attention` shows CLIP4IDC's")
     state = model.encode(before, after)
     ids = model.generate(state, options or DecodingOptions()).ids[:1, 0]
     words = [word for word in ids[0].tolist() if word != model.special.pad]
@@ -115,11 +115,11 @@ def word_alignment(
 def alignment_figure(
     before: Image.Image, after: Image.Image, words: list[str], maps: Tensor, *, caption: str
 ) -> Image.Image:
-    """The pictures first, then a column for each word with its map over both; the caption underneath."""
+    """The images first, then a column for each word with its map over both; the caption underneath."""
     size = (round(_WORD_HEIGHT * before.width / before.height), _WORD_HEIGHT)
-    pictures = [picture.convert("RGB").resize(size) for picture in (before, after)]
+    images = [image.convert("RGB").resize(size) for image in (before, after)]
     shown = [
-        (word, [heated(picture, heat) for picture, heat in zip(pictures, both, strict=True)])
+        (word, [heated(image, heat) for image, heat in zip(images, both, strict=True)])
         for word, both in zip(words, maps, strict=True)
     ]
-    return figure([("pictures", pictures), *shown], [f"caption: {caption}"], across=_COLUMNS)
+    return figure([("pictures", images), *shown], [f"caption: {caption}"], across=_COLUMNS)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from spotchange.config.model import VisionSettings
-from spotchange.models.vision.vit import PictureEncoder
+from spotchange.models.vision.vit import ImageEncoder
 
 
-def picture_encoder(vision: VisionSettings) -> PictureEncoder:
-    """The intra blocks: a vision transformer on one picture."""
-    return PictureEncoder(
+def image_encoder(vision: VisionSettings) -> ImageEncoder:
+    """The intra blocks: a vision transformer on one image."""
+    return ImageEncoder(
         image_size=vision.image_size,
         patch=vision.patch,
         width=vision.width,

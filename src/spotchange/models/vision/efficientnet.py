@@ -1,4 +1,4 @@
-"""EfficientNet-lite0: small pretrained backbone. Its grids of 1/16 and 1/32 together are one picture's tokens."""
+"""EfficientNet-lite0: small pretrained backbone. Its grids of 1/16 and 1/32 together are one image's tokens."""
 
 from __future__ import annotations
 
@@ -104,10 +104,10 @@ class EfficientNetLite(nn.Module):
             if isinstance(module, ConvNorm) and module.fixed:
                 module.requires_grad_(False)
 
-    def forward(self, pictures: Tensor) -> tuple[Tensor, Tensor]:
-        """(pictures, 3, height, width) to the grids of 1/16 and 1/32."""
+    def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """(images, 3, height, width) to the grids of 1/16 and 1/32."""
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
-            x = F.relu6(self.stem(pictures))
+            x = F.relu6(self.stem(images))
             for block in self.blocks[: self.frozen]:
                 x = block(x)
         for block in self.blocks[self.frozen : _MIDDLE_BLOCK]:
@@ -117,14 +117,14 @@ class EfficientNetLite(nn.Module):
             x = block(x)
         return middle, x
 
-    def summarise(self, pictures: Tensor) -> Tensor:
-        """(pictures, 1280): what is seen on the whole, as the ImageNet classes were read from it."""
-        _, deep = self(pictures)
+    def summarise(self, images: Tensor) -> Tensor:
+        """(images, 1280): what is seen on the whole, as the ImageNet classes were read from it."""
+        _, deep = self(images)
         return F.relu6(self.summary(deep)).mean(dim=(2, 3))
 
 
 class EfficientGridEncoder(nn.Module):
-    """One picture's two grids as tokens: joined at 1/16, linear layer, class token, positions, norm."""
+    """One image's two grids as tokens: joined at 1/16, linear layer, class token, positions, norm."""
 
     def __init__(self, *, grid: tuple[int, int], width: int, pretrained: str | None = None, frozen: int = 0) -> None:
         super().__init__()
@@ -137,9 +137,9 @@ class EfficientGridEncoder(nn.Module):
         for added in (self.class_token, self.positions):
             draw(added, std=width**-0.5)
 
-    def forward(self, pictures: Tensor) -> Tensor:
-        """(pictures, 3, height, width) to (pictures, 1 + cells, width)."""
-        middle, deep = self.network(pictures)
+    def forward(self, images: Tensor) -> Tensor:
+        """(images, 3, height, width) to (images, 1 + cells, width)."""
+        middle, deep = self.network(images)
         deep = F.interpolate(deep, size=middle.shape[2:], mode="nearest")
         cells = self.input(torch.cat([middle, deep], dim=1).flatten(2).transpose(1, 2))
         class_token = self.class_token.to(cells.dtype).expand(len(cells), 1, -1)

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 
 class ChangeHead(nn.Module):
-    """The kind of change, from both class tokens and a summary of each picture's patches: their mean, or, where the
+    """The kind of change, from both class tokens and a summary of each image's patches: their mean, or, where the
     change is small and its place is known, their mean weighted by heat and how hot it gets."""
 
     def __init__(self, *, width: int, change_types: int, hidden: int = 128, by_heat: bool = False) -> None:
@@ -30,7 +30,7 @@ class ChangeHead(nn.Module):
 
 
 class PatchChangeHead(nn.Module):
-    """For every patch of both pictures: does it belong to the change?"""
+    """For every patch of both images: does it belong to the change?"""
 
     def __init__(self, *, width: int, hidden: int = 128) -> None:
         super().__init__()

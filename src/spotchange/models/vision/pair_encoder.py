@@ -1,4 +1,4 @@
-"""CLIP4IDC's pair encoder: each picture alone, then both at once."""
+"""CLIP4IDC's pair encoder: each image alone, then both at once."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from spotchange.models.layers import PreNormBlock, draw
 
 
 class PairEncoder(nn.Module):
-    """Backbone on each picture, before and after vectors, joint positions, inter blocks, projection.
+    """Backbone on each image, before and after vectors, joint positions, inter blocks, projection.
 
-    `joint=False` leaves out the joint positions and their norm: CLIP-FT, where no block sees both pictures. With
-    `difference` every token also gets what it is that differs at its place in the other picture (not in the paper).
+    `joint=False` leaves out the joint positions and their norm: CLIP-FT, where no block sees both images. With
+    `difference` every token also gets what it is that differs at its place in the other image (not in the paper).
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class PairEncoder(nn.Module):
         self.inter = nn.ModuleList(
             PreNormBlock(width=width, heads=heads, activation=activation, mlp_ratio=mlp_ratio) for _ in range(n_inter)
         )
-        # What is seen at the same place of the other picture: attention need not first learn where to look.
+        # What is seen at the same place of the other image: attention need not first learn where to look.
         self.difference = nn.Linear(width, width, bias=False) if difference else None
         self.norm = nn.LayerNorm(width)
         self.projection = nn.Linear(width, output_width, bias=False)
@@ -49,13 +49,13 @@ class PairEncoder(nn.Module):
                 draw(added, std=width**-0.5)
 
     def forward(self, before: Tensor, after: Tensor) -> dict[str, Tensor]:
-        """Two batches of pictures (pairs, 3, height, width) to everything later parts may ask for.
+        """Two batches of images (pairs, 3, height, width) to everything later parts may ask for.
 
-        `before` may hold fewer pictures than `after`: each then belongs to as many neighbouring pairs, and is
+        `before` may hold fewer images than `after`: each then belongs to as many neighbouring pairs, and is
         looked at once.
 
         `tokens` (pairs, 2 (1 + patches), output width): the visual representation; `intra`
-        (pairs, 2, patches, width): patches before they met the other picture; `inter`: the same after,
+        (pairs, 2, patches, width): patches before they met the other image; `inter`: the same after,
         normalised; `classes` (pairs, 2, width): the two class tokens, normalised; `last_input`
         (pairs, tokens, width): what the last inter block read, from which a heat map is made on demand.
         """
@@ -77,21 +77,21 @@ class PairEncoder(nn.Module):
             last_input = together
             together = block(together)
         normed = self.norm(together)
-        by_picture = normed.unflatten(1, (2, -1))  # (pairs, 2, 1 + patches, width)
+        by_image = normed.unflatten(1, (2, -1))  # (pairs, 2, 1 + patches, width)
         return {
             "tokens": self.projection(normed),
             "intra": alone[:, :, 1:].transpose(0, 1),
-            "inter": by_picture[:, :, 1:],
-            "classes": by_picture[:, :, 0],
+            "inter": by_image[:, :, 1:],
+            "classes": by_image[:, :, 0],
             "last_input": last_input,
         }
 
-    def embed_alone(self, pictures: Tensor) -> Tensor:
-        """(pictures, output width): CLIP's image tower, the class token after all blocks that see one picture."""
-        result: Tensor = self.projection(self.norm(self.backbone(pictures)[:, 0]))
+    def embed_alone(self, images: Tensor) -> Tensor:
+        """(images, output width): CLIP's image tower, the class token after all blocks that see one image."""
+        result: Tensor = self.projection(self.norm(self.backbone(images)[:, 0]))
         return result
 
     @property
     def second_class_token(self) -> int:
-        """Place of the after picture's class token: right after the before picture's patches."""
+        """Place of the after image's class token: right after the before image's patches."""
         return 1 + self.grid[0] * self.grid[1]

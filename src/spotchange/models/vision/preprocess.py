@@ -32,7 +32,7 @@ LONGEST_SIDE = 8192
 class Preprocessor:
     """Resize and normalise.
 
-    `squash` gives the whole picture the model's shape, so that no change can fall outside; `crop` is CLIP's
+    `squash` gives the whole image the model's shape, so that no change can fall outside; `crop` is CLIP's
     own way: the shorter side fits, the middle is kept.
     """
 
@@ -45,7 +45,7 @@ class Preprocessor:
         if self.resize not in RESIZE_POLICIES:
             raise ModelError(f"unknown resize policy '{self.resize}': choose one of {', '.join(RESIZE_POLICIES)}")
         if not all(1 <= side <= LONGEST_SIDE for side in self.image_size):
-            raise ModelError(f"a model's pictures of {self.image_size[0]}x{self.image_size[1]} pixels make no sense")
+            raise ModelError(f"a model's images of {self.image_size[0]}x{self.image_size[1]} pixels make no sense")
         sound = len(self.mean) == len(self.std) == 3 and all(map(math.isfinite, (*self.mean, *self.std)))
         if not sound or not all(each > 0 for each in self.std):
             raise ModelError("a model's images need a finite mean and a positive deviation for each of three channels")
@@ -61,13 +61,13 @@ class Preprocessor:
             np.multiply(pixels - mean, scale, out=batch[place])
         return batch
 
-    def __call__(self, pictures: Tensor | Sequence[Image.Image]) -> Tensor:
+    def __call__(self, images: Tensor | Sequence[Image.Image]) -> Tensor:
         """Images, or a uint8 batch (N, 3, height, width), to float (N, 3, *image_size) on the same device."""
         import torch
 
-        if isinstance(pictures, torch.Tensor):
-            return self.normalise(self._resized(pictures))
-        return torch.from_numpy(self.arrays(pictures))
+        if isinstance(images, torch.Tensor):
+            return self.normalise(self._resized(images))
+        return torch.from_numpy(self.arrays(images))
 
     def normalise(self, pixels: Tensor) -> Tensor:
         """Pixels from 0 to 255, of the model's size, to the range the weights know."""
@@ -127,11 +127,11 @@ def normalisation_in(values: dict[str, Any]) -> tuple[tuple[float, ...], tuple[f
     return tuple(float(each) / scale for each in mean), tuple(float(each) / scale for each in std)
 
 
-def to_tensor(picture: Image.Image) -> Tensor:
+def to_tensor(image: Image.Image) -> Tensor:
     """uint8 (1, 3, height, width)."""
     import torch
 
-    array = np.array(picture if picture.mode == "RGB" else picture.convert("RGB"))
+    array = np.array(image if image.mode == "RGB" else image.convert("RGB"))
     return torch.from_numpy(array).permute(2, 0, 1)[None]
 
 
@@ -168,7 +168,7 @@ def _resized_planes(image: Image.Image, settings: Preprocessor) -> npt.NDArray[n
 
 
 def _interpolate(pixels: Tensor, size: tuple[int, int]) -> Tensor:
-    # Antialiased, or small objects of large pictures would flicker; bicubic overshoots, hence the clamp.
+    # Antialiased, or small objects of large images would flicker; bicubic overshoots, hence the clamp.
     from torch.nn import functional as F
 
     resized = F.interpolate(pixels.float(), size=size, mode="bicubic", antialias=True, align_corners=False)

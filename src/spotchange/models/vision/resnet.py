@@ -14,7 +14,7 @@ from spotchange.models.weights.transformers_import import import_transformers
 
 
 class GridNetwork(nn.Module):
-    """A ResNet on single pictures; with `frozen` no gradients, and its batch statistics do not move.
+    """A ResNet on single images; with `frozen` no gradients, and its batch statistics do not move.
 
     With `fixed_statistics` only these stay.
     """
@@ -45,10 +45,10 @@ class GridNetwork(nn.Module):
             self.network.eval()
         return self
 
-    def of_pictures(self, pictures: Tensor) -> Tensor:
-        """(pictures, 3, height, width) to (pictures, cells, channels)."""
+    def of_images(self, images: Tensor) -> Tensor:
+        """(images, 3, height, width) to (images, cells, channels)."""
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
-            planes: Tensor = self.network(pictures).feature_maps[-1]
+            planes: Tensor = self.network(images).feature_maps[-1]
         return planes.flatten(2).transpose(1, 2)
 
     def fingerprint(self) -> str:
@@ -63,7 +63,7 @@ class GridNetwork(nn.Module):
 
 
 class GridEncoder(GridNetwork):
-    """One picture's grid of ResNet features as tokens: linear layer, class token, positions, norm."""
+    """One image's grid of ResNet features as tokens: linear layer, class token, positions, norm."""
 
     def __init__(self, *, grid: tuple[int, int], width: int, **network: Any) -> None:
         super().__init__(**network)
@@ -75,11 +75,11 @@ class GridEncoder(GridNetwork):
         for added in (self.class_token, self.positions):
             draw(added, std=width**-0.5)
 
-    def forward(self, pictures: Tensor) -> Tensor:
-        """Pictures (pictures, 3, height, width), or what the network made of them (pictures, cells, channels)."""
-        cells = self.input(pictures if pictures.ndim == 3 else self.of_pictures(pictures))
+    def forward(self, images: Tensor) -> Tensor:
+        """Images (images, 3, height, width), or what the network made of them (images, cells, channels)."""
+        cells = self.input(images if images.ndim == 3 else self.of_images(images))
         class_token = self.class_token.to(cells.dtype).expand(len(cells), 1, -1)
-        tokens = torch.cat([class_token, cells], dim=1) + self.positions  # (pictures, 1 + cells, width)
+        tokens = torch.cat([class_token, cells], dim=1) + self.positions  # (images, 1 + cells, width)
         result: Tensor = self.norm(tokens)
         return result
 

@@ -1,4 +1,4 @@
-"""One picture at a time: CLIP's vision transformer up to the blocks that look at both pictures ("intra")."""
+"""One image at a time: CLIP's vision transformer up to the blocks that look at both images ("intra")."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from spotchange.models.layers import PreNormBlock, draw
 from spotchange.models.vision.patch_embedding import ClipPatches, ConvPatches
 
 
-class PictureEncoder(nn.Module):
+class ImageEncoder(nn.Module):
     """Patches, class token, positions, pre-norm, `blocks` transformer blocks."""
 
     def __init__(
@@ -42,24 +42,24 @@ class PictureEncoder(nn.Module):
         for added in (self.class_token, self.positions):
             draw(added, std=width**-0.5)
 
-    def forward(self, pictures: Tensor) -> Tensor:
-        patches = self.patches(pictures)
+    def forward(self, images: Tensor) -> Tensor:
+        patches = self.patches(images)
         class_token = self.class_token.to(patches.dtype).expand(len(patches), 1, -1)
         tokens = self.norm(torch.cat([class_token, patches], dim=1) + self.positions)
         for block in self.blocks:
             tokens = block(tokens)
-        result: Tensor = tokens  # (pictures, 1 + patches, width)
+        result: Tensor = tokens  # (images, 1 + patches, width)
         return result
 
 
 def interpolate_positions(positions: Tensor, old: tuple[int, int], new: tuple[int, int]) -> Tensor:
-    """Stretch position embeddings, each picture's class token first, from one patch grid to another.
+    """Stretch position embeddings, each image's class token first, from one patch grid to another.
 
-    Works for one picture's positions and for the joint positions of two.
+    Works for one image's positions and for the joint positions of two.
     """
-    pictures = len(positions) // (1 + old[0] * old[1])
-    per_picture = positions.reshape(pictures, 1 + old[0] * old[1], -1)
-    classes, patches = per_picture[:, :1], per_picture[:, 1:]
+    images = len(positions) // (1 + old[0] * old[1])
+    per_image = positions.reshape(images, 1 + old[0] * old[1], -1)
+    classes, patches = per_image[:, :1], per_image[:, 1:]
     plane = patches.unflatten(1, old).permute(0, 3, 1, 2).float()
     plane = F.interpolate(plane, size=new, mode="bicubic", antialias=True, align_corners=False)
     patches = plane.permute(0, 2, 3, 1).flatten(1, 2).to(positions.dtype)

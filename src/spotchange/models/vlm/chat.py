@@ -167,7 +167,7 @@ def conversation(processor: Any, prompt: Prompt) -> str:
         if prompt.converses:
             raise ModelError(
                 "the checkpoint has no chat template",
-                hint="a prompt without system text that shows one stacked picture needs none (prompt=blip2idc)",
+                hint="a prompt without system text that shows one stacked image needs none (prompt=blip2idc)",
             )
         return prompt.user
     return str(processor.apply_chat_template(_turns(prompt), add_generation_prompt=True, tokenize=False))
@@ -185,7 +185,7 @@ def shown(prompt: Prompt, before: Image.Image, after: Image.Image) -> list[Image
 
 
 def stacked(before: Image.Image, after: Image.Image) -> Image.Image:
-    """One picture with before above after, as wide as before."""
+    """One image with before above after, as wide as before."""
     if after.width != before.width:
         after = after.resize((before.width, max(1, round(after.height * before.width / after.width))))
     sheet = Image.new("RGB", (before.width, before.height + after.height))

@@ -52,7 +52,7 @@ def build_scratch(name: str) -> Checkpoint:
     )
     side = shape["vision"]["image_size"]
     square = {"height": side, "width": side}
-    # Whole pictures, squashed: a crop would cut off what may have changed.
+    # Whole images, squashed: a crop would cut off what may have changed.
     images = library.CLIPImageProcessorPil(size=square, do_center_crop=False)
     processor = library.LlavaProcessor(
         image_processor=images, tokenizer=tokenizer, patch_size=shape["vision"]["patch_size"],

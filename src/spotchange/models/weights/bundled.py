@@ -23,13 +23,13 @@ def bundled_folder() -> Path:
 
 
 def everyday_folder() -> Path | None:
-    """Where the shipped model of everyday pictures lies; None in a build without one."""
+    """Where the shipped model of everyday images lies; None in a build without one."""
     folder = Path(str(resources.files("spotchange"))) / "assets" / _EVERYDAY_FOLDER
     return folder if (folder / "config.json").exists() else None
 
 
 def knows_everyday(folder: Path) -> bool:
-    """Whether a model folder holds a model of everyday pictures: one that takes a second look to name things."""
+    """Whether a model folder holds a model of everyday images: one that takes a second look to name things."""
     try:
         config = load_json(read_input(folder / "config.json"))
         return bool(config["settings"]["heads"]["nouns"])

@@ -58,9 +58,9 @@ class LoadedModel(ModelDescription):
 
     model: nn.Module
 
-    def preprocess(self, pictures: Sequence[Image.Image]) -> Tensor:
-        """Pictures as the model's input, on its device."""
-        return self.preprocessor(pictures).to(next(self.model.parameters()).device)
+    def preprocess(self, images: Sequence[Image.Image]) -> Tensor:
+        """Images as the model's input, on its device."""
+        return self.preprocessor(images).to(next(self.model.parameters()).device)
 
 
 def save_model(

@@ -15,7 +15,7 @@ from typing import Any
 from spotchange.kernels.compile import cached_loop
 from spotchange.scenes.rendering.frame import Tables, fill_bounced, fill_clear, fill_indirect, prepare_scene
 from spotchange.scenes.rendering.geometry import SLOT
-from spotchange.scenes.rendering.pixel import draw_pixel, picture_at, pixels_shown, version_of
+from spotchange.scenes.rendering.pixel import draw_pixel, pixels_shown, version_of, view_at
 
 CHUNKS_PER_THREAD = 8  # rows differ in cost, so threads take small shares in turn
 
@@ -45,13 +45,13 @@ def _fill_indirect(start, stop, tables, rays):
 
 
 @cached_loop
-def _draw(start, stop, tables, pictures, effort, images, ids):
+def _draw(start, stop, tables, views, effort, images, ids):
     count, height, width = ids.shape[1], ids.shape[2], ids.shape[3]
     for line in range(start, stop):
         s, p, row = line // (count * height), line // height % count, line % height
-        picture = picture_at(pictures, p)
+        view = view_at(views, p)
         for column in range(width):
-            (r, g, b), thing = draw_pixel(tables, s, picture, row, column, width, height, effort)
+            (r, g, b), thing = draw_pixel(tables, s, view, row, column, width, height, effort)
             images[s, p, 0, row, column] = int(r)
             images[s, p, 1, row, column] = int(g)
             images[s, p, 2, row, column] = int(b)
@@ -59,15 +59,15 @@ def _draw(start, stop, tables, pictures, effort, images, ids):
 
 
 @cached_loop
-def _count(start, stop, tables, pictures, size, enough, pixels):
+def _count(start, stop, tables, views, size, enough, pixels):
     count = pixels.shape[1]
     for image in range(start, stop):
         s, p = image // count, image % count
-        picture = picture_at(pictures, p)
-        version = version_of(picture)
+        view = view_at(views, p)
+        version = version_of(view)
         for k in range(tables.used[s, version]):
             slot = int(tables.objects[s, version, k, SLOT])
-            pixels[s, p, slot] = pixels_shown(tables, s, picture, k, size[0], size[1], enough)
+            pixels[s, p, slot] = pixels_shown(tables, s, view, k, size[0], size[1], enough)
 
 
 def as_arrays(tables: Tables) -> Tables:
@@ -87,16 +87,16 @@ def light(tables: Tables, samples: int, rays: int) -> None:
     _share_out(tables.indirect.size // 3, _fill_indirect, tables, rays)
 
 
-def draw(tables: Tables, pictures: int, effort: tuple[int, ...], images: Any, ids: Any) -> None:
-    """Fill uint8 images (S, pictures, 3, H, W) and ids (S, pictures, H, W)."""
+def draw(tables: Tables, views: int, effort: tuple[int, ...], images: Any, ids: Any) -> None:
+    """Fill uint8 images (S, views, 3, H, W) and ids (S, views, H, W)."""
     scenes, count, height, _ = ids.shape
-    _share_out(scenes * count * height, _draw, tables, pictures, effort, images, ids)
+    _share_out(scenes * count * height, _draw, tables, views, effort, images, ids)
 
 
-def count(tables: Tables, pictures: int, size: tuple[int, int], enough: int, pixels: Any) -> None:
-    """Fill int32 pixels (S, pictures, MAX_OBJECTS) of zeros with how many of a picture's pixels show each object."""
+def count(tables: Tables, views: int, size: tuple[int, int], enough: int, pixels: Any) -> None:
+    """Fill int32 pixels (S, views, MAX_OBJECTS) of zeros with how many of an image's pixels show each object."""
     scenes, images, _ = pixels.shape
-    _share_out(scenes * images, _count, tables, pictures, size, enough, pixels)
+    _share_out(scenes * images, _count, tables, views, size, enough, pixels)
 
 
 def _share_out(items: int, loop: Callable[..., None], *arguments: Any) -> None:

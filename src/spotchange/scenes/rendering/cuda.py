@@ -1,6 +1,6 @@
 """The renderer's loops on CUDA: the same work items, on torch's current stream.
 
-A picture takes two kernels, because a GPU's threads march in step: where one follows mirrors, its neighbours on open
+An image takes two kernels, because a GPU's threads march in step: where one follows mirrors, its neighbours on open
 ground would wait. The first draws the ground and lists the pixels near objects, metal from the front of the list and
 the others from its back; the second shares out this list, a thread for each sample of a pixel.
 """
@@ -24,12 +24,12 @@ from spotchange.scenes.rendering.pixel import (
     glance,
     is_metallic,
     open_ground,
-    picture_at,
     pixel_sample,
     pixels_shown,
     taken_in,
     to_levels,
     version_of,
+    view_at,
 )
 
 F = np.float32
@@ -37,7 +37,7 @@ F = np.float32
 config.CUDA_LOW_OCCUPANCY_WARNINGS = 0  # one scene is a fair request, if a small one
 
 THREADS = 128
-TILE_WIDTH, TILE_HEIGHT = 8, 16  # threads of a block cover a patch of the picture, so that they meet the same objects
+TILE_WIDTH, TILE_HEIGHT = 8, 16  # threads of a block cover a patch of the image, so that they meet the same objects
 PIXELS_AT_ONCE = 1 << 24  # drawn by one pair of kernels: bounds the list of pixels near objects
 WORKERS = 4096  # blocks that share out the list; more than any device runs at once
 WARP = 32
@@ -74,14 +74,14 @@ def _fill_indirect(tables, items, rays):
 
 
 @cached_kernel(fastmath=True)
-def _draw_ground(tables, pictures, first, images, ids, listed, lengths):
+def _draw_ground(tables, views, first, images, ids, listed, lengths):
     """Draw pixels that show ground alone; list the others as (pixel, mask of objects near it) in one number."""
     count, height, width = ids.shape[1], ids.shape[2], ids.shape[3]
     image = first + cuda.blockIdx.x
     s, p = image // count, image % count
     row = cuda.blockIdx.y * TILE_HEIGHT + cuda.threadIdx.y
     column = cuda.blockIdx.z * TILE_WIDTH + cuda.threadIdx.x
-    picture = picture_at(pictures, p)
+    view = view_at(views, p)
     mask, end, place = 0, METAL_END, 0
     # Places are shared out within the block first: one counter for all of the device would be a bottleneck.
     found = cuda.shared.array(2, int32)
@@ -91,11 +91,11 @@ def _draw_ground(tables, pictures, first, images, ids, listed, lengths):
         found[thread] = 0
     cuda.syncthreads()
     if row < height and column < width:
-        mask, k = glance(tables, s, picture, row, column, width, height)
-        objects = tables.objects[s, version_of(picture)]
+        mask, k = glance(tables, s, view, row, column, width, height)
+        objects = tables.objects[s, version_of(view)]
         ids[s, p, row, column] = int(objects[k, SLOT]) + 1 if k >= 0 else 0
         if mask == 0:
-            r, g, b = open_ground(tables, s, picture, row, column, width, height)
+            r, g, b = open_ground(tables, s, view, row, column, width, height)
             images[s, p, 0, row, column] = int(r)
             images[s, p, 1, row, column] = int(g)
             images[s, p, 2, row, column] = int(b)
@@ -113,7 +113,7 @@ def _draw_ground(tables, pictures, first, images, ids, listed, lengths):
 
 
 @cached_kernel(fastmath=True)
-def _draw_objects(tables, pictures, effort, images, listed, lengths):
+def _draw_objects(tables, views, effort, images, listed, lengths):
     """Draw the listed pixels: neighbouring threads take the samples of one pixel and add them up together."""
     count, height, width = images.shape[1], images.shape[3], images.shape[4]
     colors = cuda.shared.array((WARP, 3), float32)
@@ -130,12 +130,12 @@ def _draw_objects(tables, pictures, effort, images, listed, lengths):
         column, line = pixel % width, pixel // width
         row, image = line % height, line // height
         s, p = image // count, image % count
-        picture = picture_at(pictures, p)
+        view = view_at(views, p)
         total = (F(0.0), F(0.0), F(0.0), F(1e9), F(0.0))
         taken = 0
         for first in range(0, effort[0], SAMPLES_AT_ONCE):
             if going:
-                r, g, b = pixel_sample(tables, s, picture, row, column, width, height, mask, first + sample, effort)
+                r, g, b = pixel_sample(tables, s, view, row, column, width, height, mask, first + sample, effort)
                 colors[thread, 0], colors[thread, 1], colors[thread, 2] = r, g, b
             cuda.syncthreads()
             if going:
@@ -152,15 +152,15 @@ def _draw_objects(tables, pictures, effort, images, listed, lengths):
 
 
 @cached_kernel(fastmath=True)
-def _count(tables, pictures, size, enough, pixels):
+def _count(tables, views, size, enough, pixels):
     index = cuda.grid(1)
     k, image = index % MAX_OBJECTS, index // MAX_OBJECTS
     s, p = image // pixels.shape[1], image % pixels.shape[1]
-    picture = picture_at(pictures, p)
-    version = version_of(picture)
+    view = view_at(views, p)
+    version = version_of(view)
     if s < pixels.shape[0] and k < tables.used[s, version]:
         slot = int(tables.objects[s, version, k, SLOT])
-        pixels[s, p, slot] = pixels_shown(tables, s, picture, k, size[0], size[1], enough)
+        pixels[s, p, slot] = pixels_shown(tables, s, view, k, size[0], size[1], enough)
 
 
 def as_arrays(tables: Tables) -> Tables:
@@ -185,8 +185,8 @@ def light(tables: Tables, samples: int, rays: int) -> None:
         kernel[_blocks(items), THREADS, stream](tables, items, effort)
 
 
-def draw(tables: Tables, pictures: int, effort: tuple[int, ...], images: Any, ids: Any) -> None:
-    """Fill uint8 images (S, pictures, 3, H, W) and ids (S, pictures, H, W)."""
+def draw(tables: Tables, views: int, effort: tuple[int, ...], images: Any, ids: Any) -> None:
+    """Fill uint8 images (S, views, 3, H, W) and ids (S, views, H, W)."""
     scenes, count, height, width = ids.shape
     at_once = max(1, PIXELS_AT_ONCE // (height * width))
     starts = range(0, scenes * count, at_once)
@@ -196,13 +196,13 @@ def draw(tables: Tables, pictures: int, effort: tuple[int, ...], images: Any, id
     workers = min(WORKERS, -(-listed.size // PIXELS_A_WARP))
     for part, first in enumerate(starts):
         grid = _tiles(min(at_once, scenes * count - first), height, width)
-        _draw_ground[(*grid, stream)](tables, pictures, first, images, ids, listed, lengths[part])
-        _draw_objects[workers, WARP, stream](tables, pictures, effort, images, listed, lengths[part])
+        _draw_ground[(*grid, stream)](tables, views, first, images, ids, listed, lengths[part])
+        _draw_objects[workers, WARP, stream](tables, views, effort, images, listed, lengths[part])
 
 
-def count(tables: Tables, pictures: int, size: tuple[int, int], enough: int, pixels: Any) -> None:
-    """Fill int32 pixels (S, pictures, MAX_OBJECTS) of zeros with how many of a picture's pixels show each object."""
-    _count[_blocks(math.prod(pixels.shape)), THREADS, _stream()](tables, pictures, size, enough, _view(pixels))
+def count(tables: Tables, views: int, size: tuple[int, int], enough: int, pixels: Any) -> None:
+    """Fill int32 pixels (S, views, MAX_OBJECTS) of zeros with how many of an image's pixels show each object."""
+    _count[_blocks(math.prod(pixels.shape)), THREADS, _stream()](tables, views, size, enough, _view(pixels))
 
 
 def _scratch(shape: Any, kind: str, like: Any) -> Any:

@@ -1,6 +1,6 @@
-"""What a camera and a file format do to a finished picture: blur, noise and JPEG, on whole batches of tensors.
+"""What a camera and a file format do to a finished image: blur, noise and JPEG, on whole batches of tensors.
 
-How strong each effect is, and where the noise is cut from, hangs on the scene's number and the picture alone.
+How strong each effect is, and where the noise is cut from, hangs on the scene's number and the image alone.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import torch
 import torch.nn.functional as functional
 from torch import Tensor
 
-MOST_BLUR = 1.2  # standard deviation in pixels of a picture 224 wide
+MOST_BLUR = 1.2  # standard deviation in pixels of an image 224 wide
 MOST_NOISE = 10.0  # standard deviation in levels of 255
 WORST_JPEG = 30  # quality
-PICTURES_AT_ONCE = 256  # bounds the memory for floating-point copies
-SPARE = 251  # the sheet of noise is this much larger than a picture
+IMAGES_AT_ONCE = 256  # bounds the memory for floating-point copies
+SPARE = 251  # the sheet of noise is this much larger than an image
 
 _LUMINANCE = (
     16, 11, 10, 16, 24, 40, 51, 61, 12, 12, 14, 19, 26, 58, 60, 55, 14, 13, 16, 24, 40, 57, 69, 56, 14, 17, 22, 29,
@@ -29,11 +29,11 @@ _MASK_34, _MASK_37, _MASK_33 = (1 << 34) - 1, (1 << 37) - 1, (1 << 33) - 1
 
 
 def apply_effects(images: Tensor, keys: Tensor, *, blur: float, noise: float, jpeg: float) -> Tensor:
-    """Pictures as a worse camera would have given them.
+    """Images as a worse camera would have given them.
 
     Args:
-        images: uint8 (pictures, 3, H, W).
-        keys: int64 (pictures,): what the draws of a picture hang on.
+        images: uint8 (images, 3, H, W).
+        keys: int64 (images,): what the draws of an image hang on.
         blur: Strength from 0 (off) to 1, like the others.
         noise: See blur.
         jpeg: See blur.
@@ -41,8 +41,8 @@ def apply_effects(images: Tensor, keys: Tensor, *, blur: float, noise: float, jp
     if not (blur or noise or jpeg):
         return images
     result = torch.empty_like(images)
-    for start in range(0, len(images), PICTURES_AT_ONCE):
-        part = slice(start, start + PICTURES_AT_ONCE)
+    for start in range(0, len(images), IMAGES_AT_ONCE):
+        part = slice(start, start + IMAGES_AT_ONCE)
         pixels, key = images[part].float(), keys[part]
         if blur:
             pixels = _blur(pixels, MOST_BLUR * blur * uniform(key, 1) * images.shape[-1] / 224)
@@ -64,26 +64,26 @@ def uniform(keys: Tensor, index: int) -> Tensor:
 
 
 def _blur(pixels: Tensor, sigma: Tensor) -> Tensor:
-    """Gaussian blur, a width of its own for every picture."""
+    """Gaussian blur, a width of its own for every image."""
     reach = max(1, math.ceil(2.5 * MOST_BLUR * pixels.shape[-1] / 224))
     steps = torch.arange(-reach, reach + 1, device=pixels.device)
     weights = torch.exp(-0.5 * (steps / sigma.clamp(min=0.05)[:, None]) ** 2)
-    weights = weights / weights.sum(1, keepdim=True)  # (pictures, taps)
-    pictures, channels, height, width = pixels.shape
+    weights = weights / weights.sum(1, keepdim=True)  # (images, taps)
+    images, channels, height, width = pixels.shape
     weights = weights.repeat_interleave(channels, 0)
     planes = functional.pad(pixels.reshape(1, -1, height, width), [reach] * 4, mode="replicate")
     planes = functional.conv2d(planes, weights[:, None, None, :], groups=len(weights))
     planes = functional.conv2d(planes, weights[:, None, :, None], groups=len(weights))
-    return planes.reshape(pictures, channels, height, width)
+    return planes.reshape(images, channels, height, width)
 
 
 def _add_noise(pixels: Tensor, sigma: Tensor, keys: Tensor) -> Tensor:
-    """Gaussian noise, cut for every picture from another place of one large sheet."""
+    """Gaussian noise, cut for every image from another place of one large sheet."""
     height, width = pixels.shape[-2:]
     sheet = _noise_sheet(height, width, pixels.device)
     rows = (uniform(keys, 4) * SPARE).long()[:, None] + torch.arange(height, device=pixels.device)
     columns = (uniform(keys, 5) * SPARE).long()[:, None] + torch.arange(width, device=pixels.device)
-    cut = sheet[:, rows[:, :, None], columns[:, None, :]]  # (3, pictures, H, W)
+    cut = sheet[:, rows[:, :, None], columns[:, None, :]]  # (3, images, H, W)
     return pixels + sigma[:, None, None, None] * cut.transpose(0, 1)
 
 
@@ -111,12 +111,12 @@ def _compress(pixels: Tensor, quality: Tensor) -> Tensor:
 
 def _quantize(planes: Tensor, scale: Tensor, table: Tensor) -> Tensor:
     """Round the cosine transform of every 8x8 block to multiples of the scaled table."""
-    pictures, channels, height, width = planes.shape
+    images, channels, height, width = planes.shape
     basis = _cosines(planes.device)
-    blocks = planes.reshape(pictures, channels, height // 8, 8, width // 8, 8).transpose(3, 4)
+    blocks = planes.reshape(images, channels, height // 8, 8, width // 8, 8).transpose(3, 4)
     steps = (table * scale[:, None, None]).round().clamp(1, 255)[:, None, None, None]
     waves = (basis @ blocks @ basis.T / steps).round() * steps
-    return (basis.T @ waves @ basis).transpose(3, 4).reshape(pictures, channels, height, width)
+    return (basis.T @ waves @ basis).transpose(3, 4).reshape(images, channels, height, width)
 
 
 @cache

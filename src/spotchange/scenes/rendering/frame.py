@@ -1,4 +1,4 @@
-"""What a picture is drawn from, and its first work items: one scene, one entry of a table of light."""
+"""What an image is drawn from, and its first work items: one scene, one entry of a table of light."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def prepare_object(row, slot, attributes, placement, look):
 class Tables(NamedTuple):
     """Everything the renderer reads and writes about a batch, as arrays of one device.
 
-    The tables of light have one version where no picture after the change is asked for.
+    The tables of light have one version where no image after the change is asked for.
     """
 
     scene_id: Any  # int64 (S,)

@@ -25,7 +25,7 @@ CYLINDER_ROUNDING = F(0.07)
 TRACE_STEPS = 10
 
 # The ground is flat up to BACKDROP_START along one direction, then bends up on a circle into a wall. It ends on the
-# other sides: metal mirrors black beyond. Fitted to what large metal spheres show of it in Blender's pictures.
+# other sides: metal mirrors black beyond. Fitted to what large metal spheres show of it in Blender's images.
 BACKDROP_X, BACKDROP_Y = F(-0.9333), F(0.3589)
 BACKDROP_START = F(8.5)
 BACKDROP_RADIUS = F(8.0)

@@ -1,4 +1,4 @@
-"""The work items of a picture: one pixel, one sample of a pixel, one object's count of pixels."""
+"""The work items of an image: one pixel, one sample of a pixel, one object's count of pixels."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from spotchange.scenes.rendering.shading import sample_color, to_srgb
 F = np.float32
 
 ACROSS = F(32.0 / 35.0 / 2.0)  # tangent of half the view's width: a 35 mm lens on a 32 mm sensor
-DOWN = F(32.0 / 35.0 / 2.0 * 2.0 / 3.0)  # pictures cover a 3:2 view whatever their pixel grid
+DOWN = F(32.0 / 35.0 / 2.0 * 2.0 / 3.0)  # images cover a 3:2 view whatever their pixel grid
 
 
 @shared
@@ -49,7 +49,7 @@ def camera_frame(x, y, z):
 
 @shared
 def pixel_ray(frame, column, row, width, height):
-    """Unit direction through the point (column, row) of the picture, in pixels from its upper left corner."""
+    """Unit direction through the point (column, row) of the image, in pixels from its upper left corner."""
     rx, ry, rz, ux, uy, uz, fx, fy, fz = frame
     a = (F(2.0) * column / F(width) - F(1.0)) * ACROSS
     b = (F(1.0) - F(2.0) * row / F(height)) * DOWN
@@ -73,21 +73,21 @@ def spread(u):
 
 
 @shared
-def picture_at(pictures, p):
-    """Which picture stands at place p of those asked for; two bits each, so no array has to be sent."""
-    return (pictures >> (2 * p)) & 3
+def view_at(views, p):
+    """Which image stands at place p of those asked for; two bits each, so no array has to be sent."""
+    return (views >> (2 * p)) & 3
 
 
 @shared
-def version_of(picture):
-    """Which version of the scene a picture shows."""
-    return 1 if picture == AFTER else 0
+def version_of(view):
+    """Which version of the scene an image shows."""
+    return 1 if view == AFTER else 0
 
 
 @shared
-def view_of(tables, s, picture):
-    """Camera position and frame of a picture."""
-    x, y, z = tables.camera[s, picture, 0], tables.camera[s, picture, 1], tables.camera[s, picture, 2]
+def view_of(tables, s, view):
+    """Camera position and frame of an image."""
+    x, y, z = tables.camera[s, view, 0], tables.camera[s, view, 1], tables.camera[s, view, 2]
     return (x, y, z), camera_frame(x, y, z)
 
 
@@ -105,11 +105,11 @@ def pixel_range(aside, ahead, radius, tangent, pixels):
 
 
 @shared
-def pixels_shown(tables, s, picture, k, width, height, enough):
+def pixels_shown(tables, s, view, k, width, height, enough):
     """At how many pixels' centres object k is seen; counting ends at `enough`."""
-    (x, y, z), frame = view_of(tables, s, picture)
+    (x, y, z), frame = view_of(tables, s, view)
     rx, ry, rz, ux, uy, uz, fx, fy, fz = frame
-    version = version_of(picture)
+    version = version_of(view)
     objects = tables.objects[s, version]
     px, py, pz = objects[k, X] - x, objects[k, Y] - y, objects[k, HALF] - z
     ahead, radius = px * fx + py * fy + pz * fz, math.sqrt(objects[k, BOUND])
@@ -129,10 +129,10 @@ def pixels_shown(tables, s, picture, k, width, height, enough):
 
 
 @shared
-def glance(tables, s, picture, row, column, width, height):
+def glance(tables, s, view, row, column, width, height):
     """What a pixel may show: the mask of objects near it, and the one at its centre or -1."""
-    (x, y, z), frame = view_of(tables, s, picture)
-    version = version_of(picture)
+    (x, y, z), frame = view_of(tables, s, view)
+    version = version_of(view)
     objects = tables.objects[s, version]
     dx, dy, dz = pixel_ray(frame, F(column) + F(0.5), F(row) + F(0.5), width, height)
     around = F(1.6) * greater(ACROSS / F(width), DOWN / F(height))
@@ -156,10 +156,10 @@ def is_metallic(objects, mask, k):
 
 
 @shared
-def open_ground(tables, s, picture, row, column, width, height):
+def open_ground(tables, s, view, row, column, width, height):
     """Levels of a pixel with no object near: the ground's shadows are smooth, so its centre tells it."""
-    (x, y, z), frame = view_of(tables, s, picture)
-    scene = scene_of(tables, s, version_of(picture))
+    (x, y, z), frame = view_of(tables, s, view)
+    scene = scene_of(tables, s, version_of(view))
     dx, dy, dz = pixel_ray(frame, F(column) + F(0.5), F(row) + F(0.5), width, height)
     t = hit_ground(x, y, z, dx, dy, dz)
     if t >= FAR:
@@ -170,14 +170,14 @@ def open_ground(tables, s, picture, row, column, width, height):
 
 
 @shared
-def pixel_sample(tables, s, picture, row, column, width, height, mask, sample, effort):
+def pixel_sample(tables, s, view, row, column, width, height, mask, sample, effort):
     """Linear colour of one sample of a pixel; effort is (samples, bounces, broad rays a sample)."""
     samples, bounces, rays = effort
-    (x, y, z), frame = view_of(tables, s, picture)
-    dice = (pixel_key(tables.scene_id[s], picture, row * width + column), sample, samples)
+    (x, y, z), frame = view_of(tables, s, view)
+    dice = (pixel_key(tables.scene_id[s], view, row * width + column), sample, samples)
     u, v = point(dice, 0)
     dx, dy, dz = pixel_ray(frame, F(column) + spread(u), F(row) + spread(v), width, height)
-    scene = scene_of(tables, s, version_of(picture))
+    scene = scene_of(tables, s, version_of(view))
     return sample_color(scene, mask, x, y, z, dx, dy, dz, dice, (bounces, rays, F(2.0) * ACROSS / F(width)))
 
 
@@ -204,20 +204,20 @@ def to_levels(color, scale):
 
 
 @shared
-def draw_pixel(tables, s, picture, row, column, width, height, effort):
+def draw_pixel(tables, s, view, row, column, width, height, effort):
     """Levels of one pixel and the slot + 1 of the object at its centre; effort is as for `pixel_sample`."""
-    mask, k = glance(tables, s, picture, row, column, width, height)
+    mask, k = glance(tables, s, view, row, column, width, height)
     if mask == 0:
-        return open_ground(tables, s, picture, row, column, width, height), 0
+        return open_ground(tables, s, view, row, column, width, height), 0
     total = (F(0.0), F(0.0), F(0.0), F(1e9), F(0.0))
     taken = 0
     while taken < effort[0]:
         for sample in range(taken, taken + SAMPLES_AT_ONCE):
-            color = pixel_sample(tables, s, picture, row, column, width, height, mask, sample, effort)
+            color = pixel_sample(tables, s, view, row, column, width, height, mask, sample, effort)
             total = taken_in(total, color)
         taken += SAMPLES_AT_ONCE
         if agrees(total):
             break
     scale = tables.look[s, appearance.EXPOSURE] / F(taken)
-    thing = int(tables.objects[s, version_of(picture), k, SLOT]) + 1 if k >= 0 else 0
+    thing = int(tables.objects[s, version_of(view), k, SLOT]) + 1 if k >= 0 else 0
     return to_levels((total[0], total[1], total[2]), scale), thing

@@ -1,7 +1,7 @@
-"""Pictures of scenes: a ray tracer in the look of CLEVR, on the CPU with numpy or on CUDA with torch.
+"""Images of scenes: a ray tracer in the look of CLEVR, on the CPU with numpy or on CUDA with torch.
 
 The image of a scene does not depend on the batch it is drawn in: every random number is a function of scene id,
-picture, pixel and sample. See docs/decisions/0001-renderer.md for how the light is computed and how close it comes.
+image, pixel and sample. See docs/decisions/0001-renderer.md for how the light is computed and how close it comes.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import numpy as np
 from spotchange.errors import ConfigError
 from spotchange.scene import AFTER, BEFORE, MAX_OBJECTS, SAME, SceneBatch
 
-PICTURES = (BEFORE, AFTER, SAME)
+VIEWS = (BEFORE, AFTER, SAME)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Quality:
-    """How much work a picture gets."""
+    """How much work an image gets."""
 
     samples: int  # a pixel, a power of two from four on; four that agree end a pixel early
     bounces: int  # from metal to metal
@@ -45,10 +45,10 @@ QUALITIES = {
 
 @dataclass(frozen=True, kw_only=True)
 class RenderedImages:
-    """Drawn pictures: numpy arrays from the CPU, torch tensors on the device from CUDA."""
+    """Drawn images: numpy arrays from the CPU, torch tensors on the device from CUDA."""
 
-    images: Any  # uint8 (S, pictures, 3, H, W)
-    ids: Any  # uint8 (S, pictures, H, W): 0 = ground or backdrop, else the object's slot + 1
+    images: Any  # uint8 (S, views, 3, H, W)
+    ids: Any  # uint8 (S, views, H, W): 0 = ground or backdrop, else the object's slot + 1
 
 
 def render(
@@ -58,25 +58,25 @@ def render(
     height: int,
     quality: str = "faithful",
     device: str | None = None,
-    pictures: Sequence[int] = PICTURES,
+    views: Sequence[int] = VIEWS,
 ) -> RenderedImages:
-    """Draw pictures of every scene.
+    """Draw images of every scene.
 
     Args:
         batch: scenes; numpy arrays or torch tensors, moved to the device where needed.
-        width: pixels across; whatever the grid, the picture covers the same 3:2 view.
+        width: pixels across; whatever the grid, the image covers the same 3:2 view.
         height: pixels down.
         quality: a name in `QUALITIES`.
         device: "cpu" or a CUDA device; where the batch lies if not given.
-        pictures: which of BEFORE, AFTER, SAME to draw, in this order.
+        images: which of BEFORE, AFTER, SAME to draw, in this order.
     """
     effort = _quality(quality)
     _check_size(width, height)
     target = _Target(device or device_of(batch))
-    tables = target.tables(batch, effort, 2 if AFTER in pictures else 1)
-    codes = _codes(pictures)
-    images = target.empty((len(batch), len(pictures), 3, height, width), "uint8")
-    ids = target.empty((len(batch), len(pictures), height, width), "uint8")
+    tables = target.tables(batch, effort, 2 if AFTER in views else 1)
+    codes = _codes(views)
+    images = target.empty((len(batch), len(views), 3, height, width), "uint8")
+    ids = target.empty((len(batch), len(views), height, width), "uint8")
     if images.shape[0]:
         target.loops.prepare(tables)
         target.loops.light(tables, effort.shadow_samples, effort.rays)
@@ -90,16 +90,16 @@ def visible_pixels(
     width: int,
     height: int,
     device: str | None = None,
-    pictures: Sequence[int] = PICTURES,
+    views: Sequence[int] = VIEWS,
     enough: int | None = None,
 ) -> Any:
-    """How many pixels every object shows, int32 (S, pictures, MAX_OBJECTS), by slot; counting ends at `enough`."""
+    """How many pixels every object shows, int32 (S, views, MAX_OBJECTS), by slot; counting ends at `enough`."""
     target = _Target(device or device_of(batch))
     tables = target.tables(batch, None)
-    pixels = target.zeros((len(batch), len(pictures), MAX_OBJECTS), "int32")
+    pixels = target.zeros((len(batch), len(views), MAX_OBJECTS), "int32")
     if pixels.shape[0]:
         target.loops.prepare(tables)
-        target.loops.count(tables, _codes(pictures), (width, height), enough or width * height, pixels)
+        target.loops.count(tables, _codes(views), (width, height), enough or width * height, pixels)
     return pixels
 
 
@@ -108,16 +108,16 @@ def device_of(batch: SceneBatch) -> str:
     return str(getattr(batch.count, "device", "cpu"))
 
 
-def _codes(pictures: Sequence[int]) -> int:
-    """Two bits for each picture; see `pixels.picture_at`."""
-    if not set(pictures) <= set(PICTURES) or not pictures:
-        raise ConfigError(f"pictures must be among {PICTURES}, not {tuple(pictures)}")
-    return sum(int(picture) << (2 * place) for place, picture in enumerate(pictures))
+def _codes(views: Sequence[int]) -> int:
+    """Two bits for each image; see `pixels.view_at`."""
+    if not set(views) <= set(VIEWS) or not views:
+        raise ConfigError(f"images must be among {VIEWS}, not {tuple(views)}")
+    return sum(int(view) << (2 * place) for place, view in enumerate(views))
 
 
 def _check_size(width: int, height: int) -> None:
     if width < 1 or height < 1:
-        raise ConfigError(f"a picture needs at least one pixel each way, not {width}x{height}")
+        raise ConfigError(f"an image needs at least one pixel each way, not {width}x{height}")
 
 
 def _quality(name: str) -> Quality:

@@ -1,4 +1,4 @@
-"""Random numbers of the renderer: a function of scene, picture, pixel and sample, the same on every device.
+"""Random numbers of the renderer: a function of scene, image, pixel and sample, the same on every device.
 
 Points of one (0, 2)-sequence, scrambled per pixel and purpose: sets of 4, 16 or 64 consecutive samples cover the
 unit square evenly, and any two purposes (lens, lamps, lobes) pair their points at random.
@@ -42,10 +42,10 @@ def scramble(x):
 
 
 @shared
-def pixel_key(scene_id, picture, pixel):
-    """One number for a pixel of a picture of a scene."""
+def pixel_key(scene_id, view, pixel):
+    """One number for a pixel of an image of a scene."""
     scene = scramble((scene_id & WORD) ^ scramble((scene_id >> 32) & WORD))
-    return scramble((scene + picture * 0x3C6EF35F + scramble(pixel)) & WORD)
+    return scramble((scene + view * 0x3C6EF35F + scramble(pixel)) & WORD)
 
 
 @shared

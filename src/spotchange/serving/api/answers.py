@@ -1,4 +1,4 @@
-"""From a request to its answer: a place in the line, two pictures, the model, and a client that may go away."""
+"""From a request to its answer: a place in the line, two images, the model, and a client that may go away."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ class Answering:
         if pair.problem is not None:
             raise pair.problem
         async with self._decoder.pixels(pair.pixels):
-            pictures = await self._decoder.decode(pair.before, pair.after, pixels=pair.pixels)
-            found = await asyncio.wrap_future(self._batcher.submit(pictures, options))
+            images = await self._decoder.decode(pair.before, pair.after, pixels=pair.pixels)
+            found = await asyncio.wrap_future(self._batcher.submit(images, options))
             return await asyncio.to_thread(_as_json, found) if heatmap else found.result.to_dict()
 
 
@@ -109,5 +109,5 @@ def _line(name: str, answered: dict[str, Any] | Exception) -> dict[str, Any]:
 
 
 def _as_json(answer: Answer) -> dict[str, Any]:
-    """The result with its picture."""
+    """The result with its image."""
     return answer.result.to_dict() | {"heatmap": base64.b64encode(encode_image(answer.figure())).decode("ascii")}

@@ -14,7 +14,7 @@ from starlette.datastructures import FormData, UploadFile
 
 from spotchange.serving.api.problems import Problem
 from spotchange.serving.api.schemas import BatchIn, PairIn
-from spotchange.serving.api.uploads import check_picture, decode_base64
+from spotchange.serving.api.uploads import check_image, decode_base64
 from spotchange.serving.settings import ServerSettings
 
 JSON, FORM = "application/json", "multipart/form-data"
@@ -29,7 +29,7 @@ _Value = TypeVar("_Value")
 
 @dataclass(frozen=True, kw_only=True)
 class EncodedPair:
-    """Two pictures as they were sent; `problem` where one of them was refused."""
+    """Two images as they were sent; `problem` where one of them was refused."""
 
     id: str
     before: bytes = b""
@@ -39,7 +39,7 @@ class EncodedPair:
 
 
 async def read_pair_body(request: Request, settings: ServerSettings) -> EncodedPair:
-    """The pair of a request; a refused picture raises its problem."""
+    """The pair of a request; a refused image raises its problem."""
     if _content_type(request) == JSON:
         sent = _validated(PairIn, await _in_time(request.body(), settings))
         pair = _from_base64("0", sent, settings)
@@ -59,7 +59,7 @@ async def read_pair_body(request: Request, settings: ServerSettings) -> EncodedP
 
 
 async def read_batch_body(request: Request, settings: ServerSettings) -> list[EncodedPair]:
-    """The pairs of a request; a refused picture makes only its own pair fail."""
+    """The pairs of a request; a refused image makes only its own pair fail."""
     if _content_type(request) == JSON:
         sent = _validated(BatchIn, await _in_time(request.body(), settings))
         _check_count(len(sent.pairs), settings)
@@ -151,7 +151,7 @@ def _from_base64(name: str, sent: PairIn, settings: ServerSettings) -> EncodedPa
 
 def _checked(name: str, before: bytes, after: bytes, settings: ServerSettings) -> EncodedPair:
     try:
-        pixels = check_picture(before, "before", settings) + check_picture(after, "after", settings)
+        pixels = check_image(before, "before", settings) + check_image(after, "after", settings)
     except Problem as problem:
         return EncodedPair(id=name, problem=problem)
     return EncodedPair(id=name, before=before, after=after, pixels=pixels)

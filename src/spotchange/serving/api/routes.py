@@ -20,14 +20,14 @@ LINES = "application/x-ndjson"
 MOST_IGNORED = 32
 _BOX = r"^\d{1,6},\d{1,6},[1-9]\d{0,5},[1-9]\d{0,5}$"
 
-Heatmap = Annotated[bool, Query(description="Add a PNG (base64) of both pictures with the change marked.")]
+Heatmap = Annotated[bool, Query(description="Add a PNG (base64) of both images with the change marked.")]
 
 
 def caption_options(
     threshold: Annotated[float | None, Query(ge=0, le=1, description="Change score that counts as a change.")] = None,
     ignore: Annotated[
         list[Annotated[str, Query(pattern=_BOX)]] | None,
-        Query(description="Leave out the rectangle x,y,width,height of the before picture.", max_length=MOST_IGNORED),
+        Query(description="Leave out the rectangle x,y,width,height of the before image.", max_length=MOST_IGNORED),
     ] = None,
 ) -> CaptionOptions:
     """The options of a request."""
@@ -63,7 +63,7 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def caption_router(answering: Answering) -> APIRouter:
-    """The routes that look at pictures."""
+    """The routes that look at images."""
     checked = [known_parameters("threshold", "ignore", "heatmap")]
     responses = problems(400, 401, 403, 408, 413, 415, 421, 422, 429, 500, 502, 503)
     router = APIRouter(prefix="/v1", responses=responses, dependencies=checked)
@@ -75,7 +75,7 @@ def caption_router(answering: Answering) -> APIRouter:
         openapi_extra=request_body(many=False),
     )
     async def caption(request: Request, options: Options, heatmap: Heatmap = False) -> Any:
-        """Say what changed between two pictures."""
+        """Say what changed between two images."""
         return await answering.one(request, options, heatmap=heatmap)
 
     @router.post(
@@ -90,7 +90,7 @@ def caption_router(answering: Answering) -> APIRouter:
         openapi_extra=request_body(many=True),
     )
     async def caption_batch(request: Request, options: Options, heatmap: Heatmap = False) -> Response:
-        """Say what changed in many pairs; a bad picture fails its own pair only."""
+        """Say what changed in many pairs; a bad image fails its own pair only."""
         lines = await answering.many(request, options, heatmap=heatmap)
         return Response("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), media_type=LINES)
 

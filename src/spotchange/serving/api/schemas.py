@@ -22,7 +22,7 @@ class AlternativeOut(BaseModel):
 
 
 class RegionOut(BaseModel):
-    """A place where something changed, in pixels of the picture that was sent."""
+    """A place where something changed, in pixels of the image that was sent."""
 
     image: Literal["before", "after"]
     box: tuple[int, int, int, int] = Field(description="x, y, width, height")
@@ -44,7 +44,7 @@ class FindingOut(BaseModel):
 
 
 class CaptionOut(BaseModel):
-    """What changed between two pictures."""
+    """What changed between two images."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -91,11 +91,11 @@ class CaptionOut(BaseModel):
     diff_pixels: int | None
     diff_ratio: float | None
     largest_difference: float | None
-    heatmap: Base64 | None = Field(default=None, description="A PNG of both pictures with the change marked.")
+    heatmap: Base64 | None = Field(default=None, description="A PNG of both images with the change marked.")
 
 
 class PairIn(BaseModel):
-    """Two pictures in base64."""
+    """Two images in base64."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -104,7 +104,7 @@ class PairIn(BaseModel):
 
 
 class NamedPairIn(PairIn):
-    """Two pictures and the name their result carries; without one, their number."""
+    """Two images and the name their result carries; without one, their number."""
 
     id: str | None = Field(default=None, max_length=200)
 
@@ -160,7 +160,7 @@ class ProblemOut(BaseModel):
     errors: list[dict[str, str]] | None = None
 
 
-def example_picture(color: str) -> str:
+def example_image(color: str) -> str:
     """A very small PNG in base64."""
     packed = io.BytesIO()
     Image.new("RGB", (8, 8), color).save(packed, "PNG")
@@ -169,7 +169,7 @@ def example_picture(color: str) -> str:
 
 def request_body(*, many: bool) -> dict[str, Any]:
     """The two forms a body may have."""
-    pair = {"before": example_picture("gray"), "after": example_picture("red")}
+    pair = {"before": example_image("gray"), "after": example_image("red")}
     file = {"type": "string", "contentMediaType": "application/octet-stream", "format": "binary"}
     fields: dict[str, Any] = {"before": file, "after": file}
     if many:

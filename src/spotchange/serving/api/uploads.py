@@ -1,4 +1,4 @@
-"""From a request's bytes to two pictures: every limit is enforced before anything is decoded."""
+"""From a request's bytes to two images: every limit is enforced before anything is decoded."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _ARCHIVE_TAILS = (b"PK\x03\x04", b"Rar!\x1a\x07", b"7z\xbc\xaf\x27\x1c", b"\x7fE
 
 
 def decode_base64(text: str, side: str, settings: ServerSettings) -> bytes:
-    """The bytes of a picture in JSON."""
-    if len(text) > settings.max_picture_bytes * 4 // 3 + 4:
+    """The bytes of an image in JSON."""
+    if len(text) > settings.max_image_bytes * 4 // 3 + 4:
         raise _too_many_bytes(side, settings)
     try:
         return base64.b64decode(text, validate=True)
@@ -33,16 +33,16 @@ def decode_base64(text: str, side: str, settings: ServerSettings) -> bytes:
         raise Problem(422, "invalid-base64", f"{side}: this is not base64") from None
 
 
-def check_picture(content: bytes, side: str, settings: ServerSettings) -> int:
-    """Refuse what is too large, no picture, or something else besides; returns how many pixels it would take."""
-    if len(content) > settings.max_picture_bytes:
+def check_image(content: bytes, side: str, settings: ServerSettings) -> int:
+    """Refuse what is too large, no image, or something else besides; returns how many pixels it would take."""
+    if len(content) > settings.max_image_bytes:
         raise _too_many_bytes(side, settings)
     try:
         width, height = image_size(content, max_pixels=settings.max_pixels)
     except ImageSizeError as error:
         raise Problem(413, "too-many-pixels", f"{side}: {error.message}") from None
     except ImageError as error:
-        # What is no picture at all is the wrong type; what is damaged is content that cannot be processed.
+        # What is no image at all is the wrong type; what is damaged is content that cannot be processed.
         status, name = (422, "unreadable-picture") if "damaged" in error.message else (415, "not-a-picture")
         raise Problem(status, name, f"{side}: {error.message}") from None
     if is_polyglot(content):
@@ -51,7 +51,7 @@ def check_picture(content: bytes, side: str, settings: ServerSettings) -> int:
 
 
 def is_polyglot(content: bytes) -> bool:
-    """Whether a picture's bytes also read as a document, an archive or a program.
+    """Whether an image's bytes also read as a document, an archive or a program.
 
     Nothing sent here is ever handed out again, but whoever stores requests beside us might.
     """
@@ -64,12 +64,12 @@ def is_polyglot(content: bytes) -> bool:
         comment = int.from_bytes(tail[place + 20 : place + 22], "little")
         if place + _ZIP_END_SIZE + comment == len(tail):
             return True
-    after = content[_end_of_picture(content) :][:SNIFFED].lower()
+    after = content[_end_of_image(content) :][:SNIFFED].lower()
     return any(mark.lower() in after for mark in (*_LATE_STARTERS, *_ARCHIVE_TAILS))
 
 
-def _end_of_picture(content: bytes) -> int:
-    """Where the picture ends and foreign bytes may begin; the file's length where the format does not say."""
+def _end_of_image(content: bytes) -> int:
+    """Where the image ends and foreign bytes may begin; the file's length where the format does not say."""
     if content.startswith(b"\x89PNG"):
         place = 8
         while place + 8 <= len(content):
@@ -79,7 +79,7 @@ def _end_of_picture(content: bytes) -> int:
                 break
         return place
     if content.startswith(b"\xff\xd8"):
-        # Thumbnails and the second picture phones append have end marks too: the first one after the first scan counts.
+        # Thumbnails and the second image phones append have end marks too: the first one after the first scan counts.
         scan = content.find(b"\xff\xda")
         place = content.find(b"\xff\xd9", max(scan, 0))
         return place + 2 if place >= 0 else len(content)
@@ -122,7 +122,7 @@ class Decoder:
                 self._freed.notify_all()
 
     async def decode(self, before: bytes, after: bytes, *, pixels: int = 0) -> ImagePair:
-        """Both pictures, of so many pixels; a damaged one is a problem that says which side it is."""
+        """Both images, of so many pixels; a damaged one is a problem that says which side it is."""
         threads = self._large if pixels > LARGE_PAIR else self._threads
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(threads, read_checked_pair, before, after, self._settings)
@@ -134,7 +134,7 @@ class Decoder:
 
 
 def read_checked_pair(before: bytes, after: bytes, settings: ServerSettings) -> ImagePair:
-    """Decode two pictures that passed `check_picture`, and compare them: not the work of the model's thread."""
+    """Decode two images that passed `check_image`, and compare them: not the work of the model's thread."""
     pair = ImagePair(_read(before, "before", settings), _read(after, "after", settings))
     _ = pair.identical
     return pair
@@ -150,4 +150,4 @@ def _read(content: bytes, side: str, settings: ServerSettings) -> LazyImage:
 
 
 def _too_many_bytes(side: str, settings: ServerSettings) -> Problem:
-    return Problem(413, "picture-too-large", f"{side}: more than {settings.max_picture_bytes:,} bytes")
+    return Problem(413, "picture-too-large", f"{side}: more than {settings.max_image_bytes:,} bytes")

@@ -22,7 +22,7 @@ from typing import Protocol
 
 from spotchange.answering import Answer, Answerer, CaptionOptions, ImagePair
 
-LARGE_PAIR = 20_000_000  # pixels of both pictures; two of 3840 x 2160 are smaller
+LARGE_PAIR = 20_000_000  # pixels of both images; two of 3840 x 2160 are smaller
 IDLE_SECONDS = 1.0  # without work, until memory is given back
 LARGE_PAIR_WAITS = 2.0  # seconds for small ones, at most
 log = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ class _QueuedPair:
 
     @property
     def large(self) -> bool:
-        """Whether the pictures take longer than the model."""
+        """Whether the images take longer than the model."""
         return sum(width * height for width, height in (self.pair.before.size, self.pair.after.size)) > LARGE_PAIR
 
 

@@ -12,9 +12,9 @@ from PIL import Image
 
 from spotchange.answering import Answer, CaptionOptions, ImagePair
 from spotchange.errors import ReplyError
-from spotchange.reports.pair_view import marked_pictures, pair_view
+from spotchange.reports.pair_view import marked_images, pair_view
 from spotchange.serving.api.problems import Problem, no_place, no_reply
-from spotchange.serving.api.uploads import check_picture, read_checked_pair
+from spotchange.serving.api.uploads import check_image, read_checked_pair
 from spotchange.serving.engine.queue import Batcher, NoPlaceError
 from spotchange.serving.settings import ServerSettings
 
@@ -33,20 +33,20 @@ class PageAnswers:
         self._freed = threading.Condition()
 
     def of_files(self, before: bytes, after: bytes) -> Answer:
-        """Answer two encoded pictures.
+        """Answer two encoded images.
 
         Raises:
-            Problem: says which picture is refused and why, or that the server is full.
+            Problem: says which image is refused and why, or that the server is full.
         """
-        pixels = check_picture(before, "before", self.settings) + check_picture(after, "after", self.settings)
+        pixels = check_image(before, "before", self.settings) + check_image(after, "after", self.settings)
         try:
             with self._batcher.place(), self._pixels(pixels):
                 return self._ask(read_checked_pair(before, after, self.settings))
         except NoPlaceError:
             raise no_place() from None
 
-    def of_pictures(self, before: Image.Image, after: Image.Image) -> Answer:
-        """Answer two pictures made here."""
+    def of_images(self, before: Image.Image, after: Image.Image) -> Answer:
+        """Answer two images made here."""
         try:
             with self._batcher.place():
                 return self._ask(ImagePair.of(before, after))
@@ -80,7 +80,7 @@ class PageAnswers:
 
 
 def answer_html(answer: Answer, *, extra: str = "") -> str:
-    """The sentence large, the verdict, the slider, the marked pictures, alternatives, time."""
+    """The sentence large, the verdict, the slider, the marked images, alternatives, time."""
     result = answer.result
     word = "changed" if result.changed else "unchanged"
     warnings = "".join(f'<p class="sc-warning">{escape(text)}</p>' for text in result.warnings)
@@ -93,7 +93,7 @@ def answer_html(answer: Answer, *, extra: str = "") -> str:
         f'<span class="sc-bar" aria-hidden="true"><i style="width:{percent}%"></i></span></span></p>'
         f'<p class="sc-sentence">{escape(_sentence(result.caption))}</p>{_differences(answer)}{warnings}{extra}'
         f"{pair_view(answer)}"
-        f"<h2>Where</h2>{marked_pictures(answer)}"
+        f"<h2>Where</h2>{marked_images(answer)}"
         f"{_alternatives(answer)}"
         f'<p class="sc-small">{_how(answer)}</p></div>'
     )
@@ -106,7 +106,7 @@ def message_html(text: str, *, kind: str = "hint") -> str:
 
 
 def problem_html(problem: Problem) -> str:
-    """What a person reads about a refused picture."""
+    """What a person reads about a refused image."""
     return message_html(problem.detail, kind="error")
 
 

@@ -18,8 +18,8 @@ from spotchange.serving.page.files import check_source
 _Component = TypeVar("_Component", gr.Image, gr.File)
 
 
-def picture_input(label: str) -> gr.Image:
-    """A picture to drop, choose or paste; events get its path, and our reader judges it."""
+def image_input(label: str) -> gr.Image:
+    """An image to drop, choose or paste; events get its path, and our reader judges it."""
     component = gr.Image(
         label=label,
         elem_id=f"picture-{label.lower()}",

@@ -1,4 +1,4 @@
-"""The first tab: two pictures, what changed."""
+"""The first tab: two images, what changed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import gradio as gr
 
 from spotchange.serving.api.problems import Problem
 from spotchange.serving.page.answers import PageAnswers, answer_html, message_html, problem_html
-from spotchange.serving.page.inputs import picture_input
+from spotchange.serving.page.inputs import image_input
 
 NOTHING_YET = "Drop, choose or paste a picture on each side, or take an example."
 
@@ -36,7 +36,7 @@ def example_pairs() -> list[tuple[str, Path, Path]]:
 def pair_tab(answers: PageAnswers) -> None:
     """Build the tab."""
     with gr.Row(equal_height=True):
-        before, after = picture_input("Before"), picture_input("After")
+        before, after = image_input("Before"), image_input("After")
     with gr.Row(elem_classes="sc-actions"):
         ask = gr.Button("What changed?", variant="primary", elem_id="ask", scale=2, min_width=165)
         swap = gr.Button("Swap", elem_id="swap", min_width=70)

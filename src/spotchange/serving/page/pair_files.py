@@ -41,7 +41,7 @@ def pairs_of_zip(path: Path, settings: ServerSettings) -> list[PairFiles]:
         raise Problem(413, "too-many-members", f"the zip file has more than {MOST_MEMBERS:,} members")
     members: dict[tuple[str, str], str] = {}
     for name in names:
-        place = _split(name) if _is_picture(name) else None
+        place = _split(name) if _is_image(name) else None
         if place is not None:
             members[place] = name
     pairs = sorted({pair for _, pair in members if all((side, pair) in members for side in SIDES)})
@@ -60,7 +60,7 @@ def pairs_of_folders(
     before: Sequence[tuple[str, Path]], after: Sequence[tuple[str, Path]], settings: ServerSettings
 ) -> list[PairFiles]:
     """Uploads of two folders with the same names in both."""
-    sides = [{_inside(name): path for name, path in files if _is_picture(name)} for files in (before, after)]
+    sides = [{_inside(name): path for name, path in files if _is_image(name)} for files in (before, after)]
     names = sorted(sides[0].keys() & sides[1].keys())
     _check(len(names), settings, "no picture has the same name in both folders")
     return [
@@ -87,14 +87,14 @@ def _inside(name: str) -> str:
     return "/".join(parts[1:]) if len(parts) > 1 else name
 
 
-def _is_picture(name: str) -> bool:
+def _is_image(name: str) -> bool:
     last = PurePosixPath(name.replace("\\", "/"))
-    return last.suffix.lower() in SUFFIXES and not last.name.startswith("._")  # what macOS adds is no picture
+    return last.suffix.lower() in SUFFIXES and not last.name.startswith("._")  # what macOS adds is no image
 
 
 def _member(path: Path, name: str, settings: ServerSettings) -> bytes:
     """One member; what it says about its size is checked, and not believed."""
-    limit = settings.max_picture_bytes
+    limit = settings.max_image_bytes
     try:
         with zipfile.ZipFile(path) as archive:
             if archive.getinfo(name).file_size <= limit:

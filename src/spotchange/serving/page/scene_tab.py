@@ -66,7 +66,7 @@ def _make_and_ask(answers: PageAnswers) -> Callable[[str, float | None], str]:
             return message_html(f"the scene number is a whole number from 0 to {LARGEST_SEED:,}", kind="error")
         try:
             made = make_scene(kind, int(seed))
-            answer = answers.of_pictures(made.before, made.after)
+            answer = answers.of_images(made.before, made.after)
         except Problem as problem:
             return problem_html(problem)
         except SpotchangeError as error:
@@ -92,7 +92,7 @@ def can_draw_scenes() -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class PosedScene:
-    """Two pictures, a true sentence about them, and the scene the checker reads."""
+    """Two images, a true sentence about them, and the scene the checker reads."""
 
     before: Image.Image
     after: Image.Image
@@ -114,27 +114,27 @@ def make_scene(kind: str, seed: int) -> PosedScene:
     from spotchange.language.writer import captions_text, write_captions
     from spotchange.scene import AFTER, BEFORE, SAME
     from spotchange.scenes.changes import scene_json
-    from spotchange.scenes.pictures import draw_pictures
     from spotchange.scenes.sampler import World
+    from spotchange.scenes.views import draw_views
 
     change = KINDS[kind]
     settings = SceneSettings() if change == "none" else SceneSettings.from_mapping({"changes": [change]}, source="page")
     with _ONE_AT_A_TIME:
         batch = World(settings, seed=seed).scenes(np.array([0]))
-        images, _ = draw_pictures(
+        images, _ = draw_views(
             batch, settings.look, seed=seed, width=WIDTH, height=HEIGHT, quality="fast", device="cpu"
         )
         ids = write_captions(batch, seed=seed, per_pair=1)
     distractor = change == "none"
-    pixels = images.numpy()[0]  # (pictures, 3, height, width)
+    pixels = images.numpy()[0]  # (images, 3, height, width)
     return PosedScene(
-        before=_picture(pixels[BEFORE]),
-        after=_picture(pixels[SAME if distractor else AFTER]),
+        before=_image(pixels[BEFORE]),
+        after=_image(pixels[SAME if distractor else AFTER]),
         truth=captions_text(ids[0, int(distractor)])[0],
         scene=scene_json(batch, 0, "made"),
         distractor=distractor,
     )
 
 
-def _picture(pixels: np.ndarray) -> Image.Image:
+def _image(pixels: np.ndarray) -> Image.Image:
     return Image.fromarray(np.ascontiguousarray(pixels.transpose(1, 2, 0)))

@@ -1,8 +1,8 @@
-"""Random changes of the pictures, on the device and for a whole batch at once, that leave every caption true.
+"""Random changes of the images, on the device and for a whole batch at once, that leave every caption true.
 
-Geometry hits both pictures of a pair alike and keeps the changed object in view; nothing is mirrored here, because
-sentences say left and right (`symmetries.py` does it for pictures seen from above); hue stays, because they name
-colours. Dense truth moves with the pictures.
+Geometry hits both images of a pair alike and keeps the changed object in view; nothing is mirrored here, because
+sentences say left and right (`symmetries.py` does it for images seen from above); hue stays, because they name
+colours. Dense truth moves with the images.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ _WHOLE = (0.0, 0.0, 1.0, 1.0)
 
 def augment(batch: PairBatch, settings: AugmentSettings, *, grid: tuple[int, int]) -> PairBatch:
     """The same pairs as a camera on another day would show them; `grid` is the rows and columns of patches."""
-    pictures = torch.stack([batch.before, batch.after], dim=1).float() / 255.0  # (N, 2, 3, H, W)
+    images = torch.stack([batch.before, batch.after], dim=1).float() / 255.0  # (N, 2, 3, H, W)
     kept, known = changed_box(batch, grid)
     if settings.crop:
         window = draw_window(kept, known, settings.crop)
-        pictures = _resample(pictures, window)
+        images = _resample(images, window)
         batch = _move_truth(batch, window, grid)
         kept, _ = changed_box(batch, grid)
     if settings.brightness or settings.contrast or settings.saturation or settings.hue:
-        pictures = _photometry(pictures, settings)
+        images = _photometry(images, settings)
     if settings.blur:
-        pictures = _blur(pictures, settings.blur)
+        images = _blur(images, settings.blur)
     if settings.erase and known:
-        pictures = _erase(pictures, kept, settings.erase)
+        images = _erase(images, kept, settings.erase)
     if settings.noise:
-        strength = settings.noise * torch.rand(*pictures.shape[:2], 1, 1, 1, device=pictures.device)
-        pictures = pictures + strength * torch.randn_like(pictures)
-    pictures = (pictures.clamp(0, 1) * 255.0).round().to(torch.uint8)
-    return replace(batch, before=pictures[:, 0], after=pictures[:, 1])
+        strength = settings.noise * torch.rand(*images.shape[:2], 1, 1, 1, device=images.device)
+        images = images + strength * torch.randn_like(images)
+    images = (images.clamp(0, 1) * 255.0).round().to(torch.uint8)
+    return replace(batch, before=images[:, 0], after=images[:, 1])
 
 
 def changed_box(batch: PairBatch, grid: tuple[int, int]) -> tuple[Tensor, bool]:
-    """Left, top, right, bottom (N, 4; 0 to 1) around the change in both pictures, and whether it is known.
+    """Left, top, right, bottom (N, 4; 0 to 1) around the change in both images, and whether it is known.
 
     A pair without change has an empty box in the middle: any window that is kept holds it.
     """
@@ -64,9 +64,9 @@ def changed_box(batch: PairBatch, grid: tuple[int, int]) -> tuple[Tensor, bool]:
 
 
 def draw_window(kept: Tensor, known: bool, crop: float) -> Tensor:
-    """A window (N, 4) of the picture's own shape that holds `kept`, smaller by at most `crop` of the area.
+    """A window (N, 4) of the image's own shape that holds `kept`, smaller by at most `crop` of the area.
 
-    Where the place of the change is not known `kept` is the whole picture: then only the blind limit holds.
+    Where the place of the change is not known `kept` is the whole image: then only the blind limit holds.
     """
     pairs, device = len(kept), kept.device
     area = 1.0 - torch.rand(pairs, device=device) * (crop if known else min(crop, _BLIND_CROP))
@@ -92,10 +92,10 @@ def _sampling_grid(window: Tensor, size: tuple[int, int]) -> Tensor:
     return F.affine_grid(theta, [len(window), 1, *size], align_corners=False)
 
 
-def _resample(pictures: Tensor, window: Tensor) -> Tensor:
-    where = _sampling_grid(window, (pictures.shape[-2], pictures.shape[-1]))
-    flat = F.grid_sample(pictures.flatten(1, 2), where, mode="bilinear", padding_mode="border", align_corners=False)
-    return flat.view_as(pictures)
+def _resample(images: Tensor, window: Tensor) -> Tensor:
+    where = _sampling_grid(window, (images.shape[-2], images.shape[-1]))
+    flat = F.grid_sample(images.flatten(1, 2), where, mode="bilinear", padding_mode="border", align_corners=False)
+    return flat.view_as(images)
 
 
 def _move_truth(batch: PairBatch, window: Tensor, grid: tuple[int, int]) -> PairBatch:
@@ -114,23 +114,23 @@ def _move_truth(batch: PairBatch, window: Tensor, grid: tuple[int, int]) -> Pair
     return replace(batch, **moved)
 
 
-def _photometry(pictures: Tensor, settings: AugmentSettings) -> Tensor:
+def _photometry(images: Tensor, settings: AugmentSettings) -> Tensor:
     def factor(strength: float) -> Tensor:
-        shape = (*pictures.shape[:2], 1, 1, 1)
-        common = (2 * torch.rand(shape[0], 1, 1, 1, 1, device=pictures.device) - 1).expand(shape)
-        own = 2 * torch.rand(shape, device=pictures.device) - 1
+        shape = (*images.shape[:2], 1, 1, 1)
+        common = (2 * torch.rand(shape[0], 1, 1, 1, 1, device=images.device) - 1).expand(shape)
+        own = 2 * torch.rand(shape, device=images.device) - 1
         return 1 + strength * torch.lerp(common, own, settings.separate)
 
-    luma = torch.tensor(_LUMA, device=pictures.device).view(1, 1, 3, 1, 1)
-    pictures = pictures * factor(settings.brightness)
-    average = (pictures * luma).sum(dim=2, keepdim=True).mean(dim=(-2, -1), keepdim=True)
-    pictures = average + (pictures - average) * factor(settings.contrast)
-    gray = (pictures * luma).sum(dim=2, keepdim=True)
-    pictures = gray + (pictures - gray) * factor(settings.saturation)
+    luma = torch.tensor(_LUMA, device=images.device).view(1, 1, 3, 1, 1)
+    images = images * factor(settings.brightness)
+    average = (images * luma).sum(dim=2, keepdim=True).mean(dim=(-2, -1), keepdim=True)
+    images = average + (images - average) * factor(settings.contrast)
+    gray = (images * luma).sum(dim=2, keepdim=True)
+    images = gray + (images - gray) * factor(settings.saturation)
     if settings.hue:
-        turn = (2 * torch.rand(len(pictures), device=pictures.device) - 1) * settings.hue * 2 * math.pi
-        pictures = torch.einsum("nij,npjhw->npihw", _hue_turn(turn), pictures)
-    return pictures
+        turn = (2 * torch.rand(len(images), device=images.device) - 1) * settings.hue * 2 * math.pi
+        images = torch.einsum("nij,npjhw->npihw", _hue_turn(turn), images)
+    return images
 
 
 def _hue_turn(angle: Tensor) -> Tensor:
@@ -142,28 +142,28 @@ def _hue_turn(angle: Tensor) -> Tensor:
     return cosine * eye + (1 - cosine) * third + sine * cross
 
 
-def _blur(pictures: Tensor, probability: float) -> Tensor:
+def _blur(images: Tensor, probability: float) -> Tensor:
     """A 3x3 binomial filter for some pairs, mixed in by a random share."""
-    kernel = torch.tensor([1.0, 2.0, 1.0], device=pictures.device)
+    kernel = torch.tensor([1.0, 2.0, 1.0], device=images.device)
     kernel = (kernel[:, None] * kernel[None, :] / 16).view(1, 1, 3, 3)
-    flat = pictures.flatten(0, 2)[:, None]
-    soft = F.conv2d(F.pad(flat, (1, 1, 1, 1), mode="replicate"), kernel)[:, 0].view_as(pictures)
-    chance = torch.rand(2, len(pictures), 1, 1, 1, 1, device=pictures.device)
-    return torch.lerp(pictures, soft, (chance[0] < probability) * chance[1])
+    flat = images.flatten(0, 2)[:, None]
+    soft = F.conv2d(F.pad(flat, (1, 1, 1, 1), mode="replicate"), kernel)[:, 0].view_as(images)
+    chance = torch.rand(2, len(images), 1, 1, 1, 1, device=images.device)
+    return torch.lerp(images, soft, (chance[0] < probability) * chance[1])
 
 
-def _erase(pictures: Tensor, kept: Tensor, probability: float) -> Tensor:
+def _erase(images: Tensor, kept: Tensor, probability: float) -> Tensor:
     """A gray rectangle of 2 to 15 % of the area where the change is not; pairs where it would touch are spared."""
-    pairs, device = len(pictures), pictures.device
+    pairs, device = len(images), images.device
     draw = torch.rand(5, pairs, device=device)
     area, ratio = 0.02 + 0.13 * draw[0], torch.exp((2 * draw[1] - 1) * math.log(2.0))
     width, height = (area * ratio).sqrt(), (area / ratio).sqrt()
     left, top = draw[2] * (1 - width), draw[3] * (1 - height)
     clear = (left > kept[:, 2]) | (left + width < kept[:, 0]) | (top > kept[:, 3]) | (top + height < kept[:, 1])
     chosen = clear & (draw[4] < probability)
-    rows = (torch.arange(pictures.shape[-2], device=device) + 0.5) / pictures.shape[-2]
-    columns = (torch.arange(pictures.shape[-1], device=device) + 0.5) / pictures.shape[-1]
+    rows = (torch.arange(images.shape[-2], device=device) + 0.5) / images.shape[-2]
+    columns = (torch.arange(images.shape[-1], device=device) + 0.5) / images.shape[-1]
     inside_rows = (rows >= top[:, None]) & (rows < (top + height)[:, None])
     inside_columns = (columns >= left[:, None]) & (columns < (left + width)[:, None])
     hole = inside_rows[:, :, None] & inside_columns[:, None, :] & chosen[:, None, None]
-    return pictures.masked_fill(hole[:, None, None], 0.5)
+    return images.masked_fill(hole[:, None, None], 0.5)

@@ -1,8 +1,8 @@
-"""Pairs mirrored and turned, for pictures that have no up (seen from above): words of place go along.
+"""Pairs mirrored and turned, for images that have no up (seen from above): words of place go along.
 
 Mirroring exchanges left and right, turning upside down top and bottom, in the caption too. Quarter turns would need
 other sentences ("the top left corner" would become "the right top corner"), so only captions that name no place in
-the picture get them.
+the image get them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _BOUND = ("vertical", "vertically", "horizontal", "horizontally")  # mirrors kee
 
 @dataclass(frozen=True, kw_only=True)
 class PlaceWords:
-    """What a vocabulary's words become in a mirrored picture; all tensors (vocabulary,)."""
+    """What a vocabulary's words become in a mirrored image; all tensors (vocabulary,)."""
 
     across: Tensor  # int64: left and right exchanged
     upright: Tensor  # int64: top and bottom exchanged
@@ -87,10 +87,10 @@ def mirror_and_turn(batch: PairBatch, words: PlaceWords, *, grid: tuple[int, int
         """(pairs, ..., cells, values)."""
         return moved(cells.transpose(-1, -2).unflatten(-1, grid)).flatten(-2).transpose(-1, -2)
 
-    moved_picture = moved_cells if as_cells else moved
+    moved_image = moved_cells if as_cells else moved
     ids = torch.where(across[:, None], words.across[batch.caption_ids], batch.caption_ids)
     ids = torch.where(upright[:, None], words.upright[ids], ids)
-    changed = {"before": moved_picture(batch.before), "after": moved_picture(batch.after), "caption_ids": ids}
+    changed = {"before": moved_image(batch.before), "after": moved_image(batch.after), "caption_ids": ids}
     if batch.change_mask is not None:
         changed["change_mask"] = moved(batch.change_mask.unflatten(-1, grid)).flatten(-2)
     if batch.patch_attributes is not None:

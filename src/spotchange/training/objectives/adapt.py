@@ -1,4 +1,4 @@
-"""Adaptation by retrieval: a pair of pictures and the sentence about it find each other in the batch."""
+"""Adaptation by retrieval: a pair of images and the sentence about it find each other in the batch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from spotchange.config.objectives import AdaptSettings, PictureTextSettings
+from spotchange.config.objectives import AdaptSettings, ImageTextSettings
 from spotchange.errors import ConfigError
 from spotchange.pairs import PairBatch
 from spotchange.training import distributed
@@ -87,9 +87,9 @@ def caption_keys(batch: PairBatch) -> Tensor:
 
 
 def swap_in_distractors(batch: PairBatch, probability: float) -> tuple[PairBatch, Tensor]:
-    """With `probability`, a change row's "before" becomes its scene's distractor picture.
+    """With `probability`, a change row's "before" becomes its scene's distractor image.
 
-    Returns the batch and which rows' change masks still fit (that picture's mask is not known).
+    Returns the batch and which rows' change masks still fit (that image's mask is not known).
     """
     scenes = len(batch) // 2
     chosen = torch.rand(scenes, device=batch.before.device) < probability
@@ -103,30 +103,30 @@ def swap_in_distractors(batch: PairBatch, probability: float) -> tuple[PairBatch
     return replace(batch, before=before, patch_attributes=attributes), ~chosen
 
 
-class PictureTextObjective(Objective):
-    """Symmetric contrastive loss between single pictures and texts; the picture stands under `before`."""
+class ImageTextObjective(Objective):
+    """Symmetric contrastive loss between single images and texts; the image stands under `before`."""
 
     metric = "R@1"
     ranks = True
 
-    def __init__(self, model: nn.Module, settings: PictureTextSettings, **normalisation: tuple[float, ...]) -> None:
+    def __init__(self, model: nn.Module, settings: ImageTextSettings, **normalisation: tuple[float, ...]) -> None:
         super().__init__(model, **normalisation)
         if getattr(model, "text_encoder", None) is None or len(model.encoder.inter):  # type: ignore[arg-type, union-attr]
             raise ConfigError(
-                "picture-text trains two towers that know single pictures only", hint="model: {preset: scene-clip}"
+                "image-text trains two towers that know single images only", hint="model: {preset: scene-clip}"
             )
         self.settings = settings
 
     def forward(self, batch: PairBatch) -> dict[str, Tensor]:
-        pictures = self.seen_embedding(batch)
+        images = self.seen_embedding(batch)
         texts = self.model.embed_text(batch.caption_ids, batch.caption_mask)
         scale = self.model.logit_scale.exp()
-        loss = 0.5 * contrastive_loss(pictures, texts, scale, caption_keys(batch))
+        loss = 0.5 * contrastive_loss(images, texts, scale, caption_keys(batch))
         return {"loss": loss, "scale": scale.detach()}
 
     def seen_embedding(self, batch: PairBatch) -> Tensor:
-        """Of single pictures, not of pairs."""
-        embedding: Tensor = self.model.embed_picture(self.normalise(batch.before))
+        """Of single images, not of pairs."""
+        embedding: Tensor = self.model.embed_image(self.normalise(batch.before))
         return embedding
 
     @torch.no_grad()

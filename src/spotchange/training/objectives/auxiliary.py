@@ -30,7 +30,7 @@ class DenseTruth(nn.Module):
     def forward(
         self, model: Any, state: VisualState, batch: PairBatch, mask_known: Tensor | None = None
     ) -> dict[str, Tensor]:
-        """Losses by name, unweighted; `mask_known` (N,) tells rows whose change mask fits the pictures."""
+        """Losses by name, unweighted; `mask_known` (N,) tells rows whose change mask fits the images."""
         losses = {}
         if self.weights.attributes and batch.patch_attributes is not None:
             losses["attributes"] = self._attributes(state, batch.patch_attributes)
@@ -58,7 +58,7 @@ class DenseTruth(nn.Module):
         for which, part in enumerate(logits.split(PATCH_CLASSES, dim=-1)):
             target = torch.where(seen, truth[..., which].long(), PATCH_CLASSES[which] - 1)
             each = F.cross_entropy(part.flatten(0, 2), target.flatten(), reduction="none").view(seen.shape)
-            # Objects cover a small part of a picture; half the weight for them keeps "nothing here" from winning.
+            # Objects cover a small part of an image; half the weight for them keeps "nothing here" from winning.
             total = total + _mean_where(each, seen) + _mean_where(each, ~seen)
         return total / 2
 
@@ -68,7 +68,7 @@ class DenseTruth(nn.Module):
 
 
 def class_tokens(state: VisualState) -> Tensor:
-    """Both pictures' class tokens side by side."""
+    """Both images' class tokens side by side."""
     return state.extras["classes"].flatten(1)  # (N, 2 width)
 
 

@@ -27,7 +27,7 @@ class Objective(nn.Module, ABC):
     metric = "loss"  # validated and selected on, unless the recipe names another
     speaks = False  # validation decodes captions and scores them
     ranks = False  # validation ranks captions for pairs and pairs for captions
-    shares_before = False  # rows 2k and 2k + 1 of training batches show one picture before; it is encoded once
+    shares_before = False  # rows 2k and 2k + 1 of training batches show one image before; it is encoded once
     model: Any  # a CaptioningModel, for adaptation a RetrievalModel too; nn.Module hides methods from type checkers
     _scale: Tensor
     _shift: Tensor
@@ -35,18 +35,18 @@ class Objective(nn.Module, ABC):
     def __init__(self, model: nn.Module, *, mean: tuple[float, ...], std: tuple[float, ...]) -> None:
         super().__init__()
         self.model = model
-        # Pictures travel as bytes; (x / 255 - mean) / std as one multiplication and one addition.
+        # Images travel as bytes; (x / 255 - mean) / std as one multiplication and one addition.
         self.register_buffer("_scale", (1.0 / (255.0 * torch.tensor(std))).view(1, 3, 1, 1), persistent=False)
         self.register_buffer("_shift", (-torch.tensor(mean) / torch.tensor(std)).view(1, 3, 1, 1), persistent=False)
 
-    def normalise(self, pictures: Tensor) -> Tensor:
+    def normalise(self, images: Tensor) -> Tensor:
         """Bytes to what the model reads; features of a frozen network are read as they are, in full precision."""
-        if pictures.is_floating_point():
-            return pictures.to(self._scale.dtype)
-        return pictures.to(self._scale.dtype) * self._scale + self._shift
+        if images.is_floating_point():
+            return images.to(self._scale.dtype)
+        return images.to(self._scale.dtype) * self._scale + self._shift
 
     def encode(self, before: Tensor, after: Tensor) -> VisualState:
-        """The model's view of byte pictures."""
+        """The model's view of byte images."""
         state: VisualState = self.model.encode(self.normalise(before), self.normalise(after))
         return state
 

@@ -13,11 +13,11 @@ from spotchange.config.objectives import (
     CaptionSettings,
     DenseSettings,
     EverydaySettings,
+    ImageTextSettings,
     PclFinetuneSettings,
     PclPretrainSettings,
-    PictureTextSettings,
 )
-from spotchange.training.objectives.adapt import AdaptObjective, PictureTextObjective
+from spotchange.training.objectives.adapt import AdaptObjective, ImageTextObjective
 from spotchange.training.objectives.base import Objective
 from spotchange.training.objectives.baseline import BaselineObjective
 from spotchange.training.objectives.caption import CaptionObjective
@@ -28,7 +28,7 @@ from spotchange.training.objectives.pcl_pretrain import PclPretrainObjective
 
 OBJECTIVES: dict[type, Callable[..., Objective]] = {
     DenseSettings: DenseObjective,
-    PictureTextSettings: PictureTextObjective,
+    ImageTextSettings: ImageTextObjective,
     AdaptSettings: AdaptObjective,
     CaptionSettings: CaptionObjective,
     PclPretrainSettings: PclPretrainObjective,

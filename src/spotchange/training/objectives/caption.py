@@ -1,4 +1,4 @@
-"""Captioning: the next word of the sentence, given the pictures and the words so far."""
+"""Captioning: the next word of the sentence, given the images and the words so far."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Everyday pictures: kind and place of the change, the frame of the sentence, and the names of things."""
+"""Everyday images: kind and place of the change, the frame of the sentence, and the names of things."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class EverydayObjective(Objective):
         return _cross_entropy(logits.flatten(0, 2), batch.patch_nouns[:, :, start::3].flatten())
 
     def _second_look(self, batch: EverydayBatch) -> tuple[Tensor, Tensor]:
-        """Scores of the things in the windows, both pictures' one after the other as `flatten` has them."""
+        """Scores of the things in the windows, both images' one after the other as `flatten` has them."""
         boxes = batch.windows.flatten(0, 1)
         side = torch.maximum(boxes[:, 2], boxes[:, 3])
         if self.training:
@@ -99,8 +99,8 @@ class EverydayObjective(Objective):
             stray = torch.zeros_like(boxes[:, :2])
         side = (side * room).clamp(min=0.08)
         boxes = torch.cat([boxes[:, :2] + stray, side[:, None], side[:, None]], dim=1)
-        pictures = self.normalise(torch.stack([batch.before, batch.after], dim=1).flatten(0, 1))
-        windows = cut_windows(pictures, boxes, size=self.settings.window) * light[:, None, None, None]
+        images = self.normalise(torch.stack([batch.before, batch.after], dim=1).flatten(0, 1))
+        windows = cut_windows(images, boxes, size=self.settings.window) * light[:, None, None, None]
         if self.training:
             windows = torch.where((chance[:, 4] < 0.5)[:, None, None, None], windows.flip(3), windows)
         nouns, colours = self.model.name_windows(windows)

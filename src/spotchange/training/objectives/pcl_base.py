@@ -1,4 +1,4 @@
-"""What IDC-PCL's objectives share: the model must be one, and pictures may come as features."""
+"""What IDC-PCL's objectives share: the model must be one, and images may come as features."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class PclObjective(Objective):
         super().__init__(model, **normalisation)
 
     def see(self, before: Tensor, after: Tensor, *, shares_before: bool = False) -> Tensor:
-        """Grid features (pairs, 2, cells, channels) of byte pictures, or from disk, as the model reads them.
+        """Grid features (pairs, 2, cells, channels) of byte images, or from disk, as the model reads them.
 
-        With `shares_before` rows 2k and 2k + 1 have the same picture before, and the network sees it once.
+        With `shares_before` rows 2k and 2k + 1 have the same image before, and the network sees it once.
         """
         if not before.is_floating_point():
             encoder = self.model.encoder
             if shares_before and isinstance(encoder, GridFeatures):
-                cells = encoder.of_pictures(self.normalise(torch.cat([before[::2], after])))
+                cells = encoder.of_images(self.normalise(torch.cat([before[::2], after])))
                 scenes = len(before) // 2
                 both = torch.stack([cells[:scenes].repeat_interleave(2, dim=0), cells[scenes:]], dim=1)
                 return self.model.prepared(both)
@@ -40,5 +40,5 @@ class PclObjective(Objective):
         return self.model.prepared(cells if torch.is_autocast_enabled(cells.device.type) else cells.float())
 
     def encode(self, before: Tensor, after: Tensor) -> VisualState:
-        """The model's view of both pictures."""
+        """The model's view of both images."""
         return self.model.encode_cells(self.see(before, after))

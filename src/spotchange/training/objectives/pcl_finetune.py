@@ -17,7 +17,7 @@ from spotchange.training.objectives.pcl_losses import hide_words, word_loss
 
 
 class PclFinetuneObjective(PclObjective):
-    """Words from the pictures and the words before them; is there a change, from [IMG1] and [IMG2]."""
+    """Words from the images and the words before them; is there a change, from [IMG1] and [IMG2]."""
 
     metric = "CIDEr-D"
     speaks = True
@@ -49,7 +49,7 @@ class PclFinetuneObjective(PclObjective):
             logits = self.model.word_logits(outputs, ids.shape[1])
             results = word_loss(logits, ids, hidden.chosen, summed=summed)
         if self.settings.judging:
-            # Pictures saw no words on the way, so judging reads what it reads without a sentence.
+            # Images saw no words on the way, so judging reads what it reads without a sentence.
             verified = self._verification(
                 self.model.verify_change(outputs[:, : state.tokens.shape[1]]).float(), batch.change_type
             )

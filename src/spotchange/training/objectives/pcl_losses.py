@@ -20,7 +20,7 @@ from spotchange.training import distributed
 
 
 def aligned_scores(model: IdcPcl, state: VisualState, ids: Tensor, mask: Tensor) -> Tensor:
-    """(N, sentences): cosine of the pictures' summary and each sentence's [CLS], both after reading that sentence.
+    """(N, sentences): cosine of the images' summary and each sentence's [CLS], both after reading that sentence.
 
     `ids` and `mask` are (N, sentences, words).
     """
@@ -29,9 +29,9 @@ def aligned_scores(model: IdcPcl, state: VisualState, ids: Tensor, mask: Tensor)
         tokens=state.tokens.repeat_interleave(sentences, dim=0), grid=state.grid, features=state.features, extras={}
     )
     hidden = model.read_together(repeated, ids.flatten(0, 1), mask.flatten(0, 1))
-    pictures = model.image_outputs(hidden[:, : state.tokens.shape[1]]).mean(dim=1)
-    sentence = hidden[:, state.tokens.shape[1]]  # [CLS] follows the pictures
-    return F.cosine_similarity(pictures.float(), sentence.float(), dim=-1).view(pairs, sentences)
+    images = model.image_outputs(hidden[:, : state.tokens.shape[1]]).mean(dim=1)
+    sentence = hidden[:, state.tokens.shape[1]]  # [CLS] follows the images
+    return F.cosine_similarity(images.float(), sentence.float(), dim=-1).view(pairs, sentences)
 
 
 def alignment_loss(scores: Tensor, *, temperature: float) -> dict[str, Tensor]:
@@ -46,7 +46,7 @@ def alignment_loss(scores: Tensor, *, temperature: float) -> dict[str, Tensor]:
 def class_losses(
     heads: ClassHeads, alone: Tensor, together: Tensor, class_ids: Tensor, *, margin: float
 ) -> dict[str, Tensor]:
-    """Losses from pictures read alone (N, 2, width) and as pairs (N, 2, width), with classes (N, 2)."""
+    """Losses from images read alone (N, 2, width) and as pairs (N, 2, width), with classes (N, 2)."""
     named = heads.classify(alone).float()
     same = (class_ids[:, 0] == class_ids[:, 1]).long()
     losses = {
@@ -59,7 +59,7 @@ def class_losses(
 
 
 def class_contrast(vectors: Tensor, class_ids: Tensor, *, margin: float) -> Tensor:
-    """Mean over all pairs of pictures, each with itself too: 1 - cosine in one class, else cosine above `margin`."""
+    """Mean over all pairs of images, each with itself too: 1 - cosine in one class, else cosine above `margin`."""
     unit = F.normalize(vectors.float(), dim=-1)
     cosine = unit @ unit.T
     friends = class_ids[:, None] == class_ids[None, :]
@@ -68,19 +68,19 @@ def class_contrast(vectors: Tensor, class_ids: Tensor, *, margin: float) -> Tens
 
 @dataclass(frozen=True, kw_only=True)
 class HiddenCells:
-    """Grid features with some cells of one picture of each pair set to zero."""
+    """Grid features with some cells of one image of each pair set to zero."""
 
-    cells: Tensor  # (N, pictures, cells, channels)
-    hidden: Tensor  # bool (N, pictures, cells): which
+    cells: Tensor  # (N, images, cells, channels)
+    hidden: Tensor  # bool (N, images, cells): which
 
 
 def hide_cells(cells: Tensor, *, share: float, generator: torch.Generator | None = None) -> HiddenCells:
-    """Hide each cell of a random picture of every pair with chance `share`, and at least one."""
-    pairs, pictures, count = cells.shape[:3]
-    picture = torch.randint(pictures, (pairs,), device=cells.device, generator=generator)
+    """Hide each cell of a random image of every pair with chance `share`, and at least one."""
+    pairs, images, count = cells.shape[:3]
+    image = torch.randint(images, (pairs,), device=cells.device, generator=generator)
     chance = torch.rand(pairs, count, device=cells.device, generator=generator)
     drawn = (chance < share) | (chance == chance.amin(dim=1, keepdim=True))
-    here = torch.arange(pictures, device=cells.device) == picture[:, None]
+    here = torch.arange(images, device=cells.device) == image[:, None]
     hidden = here[:, :, None] & drawn[:, None]
     return HiddenCells(cells=cells.masked_fill(hidden[..., None], 0), hidden=hidden)
 
@@ -97,7 +97,7 @@ def cell_loss(guesses: Tensor, truth: Tensor, shown: Tensor, *, temperature: flo
     """Cross-entropy of every hidden cell's own feature among all columns of `cell_scores`, and its mean cosine.
 
     Other hidden cells are told apart by their features; cells that are shown by what the model itself makes of them,
-    so that guesses of hidden cells keep away from the picture's other contents. Gradients flow through both.
+    so that guesses of hidden cells keep away from the image's other contents. Gradients flow through both.
     """
     scores = cell_scores(guesses, truth, shown)
     own = torch.arange(len(guesses), device=guesses.device)

@@ -1,4 +1,4 @@
-"""IDC-PCL's pre-training: one task a step, on pairs, on single pictures with captions, or on pictures with classes."""
+"""IDC-PCL's pre-training: one task a step, on pairs, on single images with captions, or on images with classes."""
 
 from __future__ import annotations
 
@@ -75,13 +75,13 @@ class PclPretrainObjective(PclObjective):
         return _named(MVCL, self.guess_hidden(cells, hidden, batch.pairs.caption_ids, batch.pairs.caption_mask))
 
     def guess_hidden(self, cells: Tensor, hidden: HiddenCells, ids: Tensor, mask: Tensor) -> dict[str, Tensor]:
-        """The loss of MVCL for cells (N, pictures, cells, channels) some of which are hidden."""
+        """The loss of MVCL for cells (N, images, cells, channels) some of which are hidden."""
         state = self.model.encode_cells(hidden.cells)
         outputs = self.model.read_together(state, ids, mask)
-        pictures, count = cells.shape[1:3]
-        # A picture is [IMG] and its cells.
+        images, count = cells.shape[1:3]
+        # An image is [IMG] and its cells.
         at_cells = torch.stack(
-            [outputs[:, start : start + count] for start in (1 + which * (1 + count) for which in range(pictures))],
+            [outputs[:, start : start + count] for start in (1 + which * (1 + count) for which in range(images))],
             dim=1,
         )
         return cell_loss(
@@ -103,17 +103,17 @@ class PclPretrainObjective(PclObjective):
         return _named(FDA, alignment_loss(scores, temperature=self.settings.fda_temperature))
 
     def classes(self, batch: TaskBatch) -> dict[str, Tensor]:
-        """The three losses of pictures with classes."""
+        """The three losses of images with classes."""
         heads = self.model.class_heads
         if heads is None or batch.class_ids is None:
             raise ConfigError("the data have classes: set model.heads.classes to how many")
         cells = self.see(batch.pairs.before, batch.pairs.after)  # (N, 2, cells, channels)
         together = self.model.image_outputs(self.model.encode_cells(cells).tokens)
-        alone = self.model.pictures_alone(cells)
+        alone = self.model.images_alone(cells)
         return class_losses(heads, alone, together, batch.class_ids, margin=self.settings.class_margin)
 
     def _cells(self, batch: TaskBatch) -> Tensor:
-        """Both pictures' cells, or those of the only one."""
+        """Both images' cells, or those of the only one."""
         pairs = batch.pairs
         if batch.single:
             return self.see(pairs.before, pairs.before)[:, :1]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from spotchange.config.objectives import PclPretrainSettings, PictureTextSettings
+from spotchange.config.objectives import ImageTextSettings, PclPretrainSettings
 from spotchange.config.sources import (
     AugmentSettings,
     DatasetSource,
@@ -90,7 +90,7 @@ def final_pairs(recipe: Recipe, run: RunContext) -> HeldOut | None:
 
 def _held_out_source(recipe: Recipe) -> Source:
     data = recipe.validation.data or recipe.data
-    if isinstance(recipe.stage.objective, PictureTextSettings):
+    if isinstance(recipe.stage.objective, ImageTextSettings):
         return _image_texts(data)
     return pairs_of(data, for_validation=recipe.validation.data is not None)
 
@@ -102,7 +102,7 @@ def training_source(recipe: Recipe) -> Source:
     def leaf(data: PlainSettings) -> Source:
         if isinstance(objective, PclPretrainSettings):
             return _tasks(data, recipe, objective)
-        if isinstance(objective, PictureTextSettings):
+        if isinstance(objective, ImageTextSettings):
             return _augmented(_image_texts(data), recipe)
         return _augmented(_pairs(data), recipe)
 
@@ -191,7 +191,7 @@ def _make_features(data: FeatureSource, scenes: int, folder: Path, run: RunConte
 
 def _image_texts(data: AnySettings) -> ImageTexts:
     if not isinstance(data, StreamSource):
-        raise ConfigError("picture-text reads generated scenes: set data.kind to stream, and leave validation.data out")
+        raise ConfigError("image-text reads generated scenes: set data.kind to stream, and leave validation.data out")
     return ImageTexts(rules=data.scene_settings(), quality=data.quality)
 
 

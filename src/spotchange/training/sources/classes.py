@@ -53,7 +53,7 @@ def classes_of_features(folder: FeatureFolder, run: RunContext) -> LabelledImage
     """The rows of a feature folder made for classes."""
     store = folder.store(run)
     numbers = torch.tensor([row.before for row in store.rows])
-    return lambda rows: store.pictures(numbers[rows]), [row.class_id for row in store.rows]
+    return lambda rows: store.images(numbers[rows]), [row.class_id for row in store.rows]
 
 
 def classes_of_folder(path: str, split: str, cache: str | None, run: RunContext) -> LabelledImages:
@@ -89,10 +89,10 @@ class ClassBatches:
         rank: int = 0,
         processes: int = 1,
     ) -> None:
-        """Draw from pictures whose classes are known.
+        """Draw from images whose classes are known.
 
         Args:
-            read: From numbers of rows (a tensor) to pictures or features on the device.
+            read: From numbers of rows (a tensor) to images or features on the device.
             class_ids: Class of every row.
             classes: How many the model's heads know.
             batch: Pairs of this process.

@@ -1,4 +1,4 @@
-"""Makes feature folders: pictures of a data set or of generated scenes through a frozen network, once."""
+"""Makes feature folders: images of a data set or of generated scenes through a frozen network, once."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ from spotchange.data.caches.reader import pair_up
 from spotchange.data.metadata import numbered_classes
 from spotchange.data.protocols import get_protocol
 from spotchange.errors import ConfigError, InputError
-from spotchange.language.descriptions import describe_picture, object_classes
+from spotchange.language.descriptions import describe_view, object_classes
 from spotchange.language.writer import captions_text, write_captions
 from spotchange.models.vision.preprocess import Preprocessor
 from spotchange.models.vision.resnet import GridNetwork, frozen_network
 from spotchange.models.weights.transformers_import import import_transformers
 from spotchange.scene import ATTRIBUTE_NAMES, ATTRIBUTE_VALUES, BEFORE, SHAPE, SceneBatch
 from spotchange.scenes.export import object_boxes
-from spotchange.scenes.pictures import draw_pictures
 from spotchange.scenes.sampler import World
 from spotchange.scenes.stream import PLAIN_CHOICES, plainest, world_seed
+from spotchange.scenes.views import draw_views
 from spotchange.storage import outgoing_folder
 
 if TYPE_CHECKING:
     from spotchange.training.start import Start
 
 CAPTIONS_A_PAIR = 3
-_SCENES_AT_ONCE, _PICTURES_AT_ONCE = {"cpu": 8, "cuda": 256}, {"cpu": 16, "cuda": 512}
+_SCENES_AT_ONCE, _IMAGES_AT_ONCE = {"cpu": 8, "cuda": 256}, {"cpu": 16, "cuda": 512}
 _SMALLEST_CROP = 8  # pixels: an object that shows less is hardly seen
 _CROP_MARGIN = 0.25
 
@@ -61,7 +61,7 @@ class FrozenBackbone:
     grid: tuple[int, int]
     device: str
     bf16: bool
-    """Arithmetic; a GPU's training sees pictures so too, and features are kept in half precision anyway."""
+    """Arithmetic; a GPU's training sees images so too, and features are kept in half precision anyway."""
 
     @classmethod
     def of(cls, start: Start, device: str, *, bf16: bool = False) -> FrozenBackbone:
@@ -83,13 +83,13 @@ class FrozenBackbone:
         return _unpacked, (pickle.dumps(vars(self)),)
 
     @torch.inference_mode()
-    def see(self, pictures: Tensor) -> np.ndarray:
-        """Bytes (pictures, 3, H, W) to float16 (pictures, cells, channels)."""
+    def see(self, images: Tensor) -> np.ndarray:
+        """Bytes (images, 3, H, W) to float16 (images, cells, channels)."""
         kind = self.device.partition(":")[0]
         with torch.autocast(kind, dtype=torch.bfloat16, enabled=self.bf16):
             parts = [
-                self.network.of_pictures(self.preprocessor(part.to(self.device))).half().cpu()
-                for part in torch.split(pictures, _PICTURES_AT_ONCE[kind])
+                self.network.of_images(self.preprocessor(part.to(self.device))).half().cpu()
+                for part in torch.split(images, _IMAGES_AT_ONCE[kind])
             ]
         return torch.cat(parts).numpy()
 
@@ -121,14 +121,14 @@ def scene_features(
     advance: Callable[[int], None] = lambda done: None,
     cluster: ClusterOptions | None = None,
 ) -> FeatureFacts:
-    """Features of generated scenes: pairs, described pictures, or objects cut out with their classes."""
+    """Features of generated scenes: pairs, described images, or objects cut out with their classes."""
     work = _SceneWork(backbone=backbone, source=source, task=task, seed=seed)
     step = _SCENES_AT_ONCE[backbone.device.partition(":")[0]]
     spans = [(start, min(start + step, scenes)) for start in range(0, scenes, step)]
     key = _key(source.model_dump(mode="json"), backbone.bf16, seed)
     with _writing(out, backbone.facts(task, paired=task == "pairs"), key, spans) as writer:
         for span, (features, rows) in _run(work, spans, writer, cluster, advance):
-            first = writer.pictures
+            first = writer.images
             numbered = [replace(row, before=row.before + first, after=row.after + first) for row in rows]
             writer.add(features, numbered, _label(span))
             advance(span[1] - span[0])
@@ -144,13 +144,13 @@ def dataset_features(
     cluster: ClusterOptions | None = None,
 ) -> FeatureFacts:
     """Features of a data set's split, for the task its settings name."""
-    work = _PictureWork(backbone=backbone, source=source)
+    work = _ImageWork(backbone=backbone, source=source)
     folder, file, size = work.cache()
     index = RowIndex(folder)
     units = pair_up(index)
     rows = _dataset_rows(source, index, units.ravel(), backbone.grid)
-    step, pictures = _PICTURES_AT_ONCE[backbone.device.partition(":")[0]], len(file) // size
-    spans = [(first, min(first + step, pictures)) for first in range(0, pictures, step)]
+    step, images = _IMAGES_AT_ONCE[backbone.device.partition(":")[0]], len(file) // size
+    spans = [(first, min(first + step, images)) for first in range(0, images, step)]
     key = _key(source.model_dump(mode="json"), backbone.bf16, folder.name)
     with _writing(out, backbone.facts(source.task, paired=units.shape[1] == 2), key, spans) as writer:
         for span, (features, _) in _run(work, spans, writer, cluster, advance):
@@ -195,7 +195,7 @@ def _run(
 
 @dataclass(frozen=True, kw_only=True)
 class _SceneWork:
-    """Spans of scene numbers to features and rows that number the pictures of their span."""
+    """Spans of scene numbers to features and rows that number the images of their span."""
 
     backbone: FrozenBackbone
     source: StreamSource
@@ -216,7 +216,7 @@ class _SceneWork:
         def parts(spans: Sequence[Span]) -> Iterator[Part]:
             for start, end in spans:
                 batch = world.scenes(np.arange(start, end))
-                images, ids = draw_pictures(
+                images, ids = draw_views(
                     batch,
                     settings.look,
                     seed=world.seed,
@@ -225,8 +225,8 @@ class _SceneWork:
                     quality=self.source.quality,
                     device=device,
                 )
-                pictures, rows = rows_of(batch, images, ids, world.seed, 0)
-                yield self.backbone.see(pictures), rows
+                images, rows = rows_of(batch, images, ids, world.seed, 0)
+                yield self.backbone.see(images), rows
 
         return parts
 
@@ -235,14 +235,14 @@ class _SceneWork:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _PictureWork:
-    """Spans of a data set's pictures to features; each machine keeps decoded pictures of its own."""
+class _ImageWork:
+    """Spans of a data set's images to features; each machine keeps decoded images of its own."""
 
     backbone: FrozenBackbone
     source: DatasetSource
 
     def cache(self) -> tuple[Path, FlatFile, int]:
-        """Where decoded pictures lie, the file they are in, and the bytes of one."""
+        """Where decoded images lie, the file they are in, and the bytes of one."""
         height, width = self.backbone.preprocessor.image_size
         source = self.source
         folder = open_cache(source.path, source.split, height=height, width=width, cache_dir=source.cache)
@@ -254,14 +254,14 @@ class _PictureWork:
 
         def parts(spans: Sequence[Span]) -> Iterator[Part]:
             for first, end in spans:
-                pictures = torch.empty(end - first, 3, height, width, dtype=torch.uint8)
-                file.read_into(first * size, pictures.numpy())
-                yield self.backbone.see(pictures), []
+                images = torch.empty(end - first, 3, height, width, dtype=torch.uint8)
+                file.read_into(first * size, images.numpy())
+                yield self.backbone.see(images), []
 
         return parts
 
     def failed(self, item: Span, reason: str) -> Part:
-        raise InputError(f"pictures {item[0]} to {item[1] - 1}: {reason}")
+        raise InputError(f"images {item[0]} to {item[1] - 1}: {reason}")
 
 
 def _dataset_rows(
@@ -288,7 +288,7 @@ def _dataset_rows(
 def _pair_rows(
     batch: SceneBatch, images: Tensor, ids: Tensor, seed: int, first: int, *, plain: bool
 ) -> tuple[Tensor, list[FeatureRow]]:
-    """Three pictures a scene; its change pair and its distractor pair."""
+    """Three images a scene; its change pair and its distractor pair."""
     written = torch.as_tensor(write_captions(batch, seed=seed, per_pair=PLAIN_CHOICES if plain else CAPTIONS_A_PAIR))
     # One sentence a pair is the plainest; the other pairs' number of sentences is kept, and doubles are dropped below.
     chosen = plainest(written)[:, :, None].expand(-1, -1, CAPTIONS_A_PAIR, -1) if plain else written
@@ -309,7 +309,7 @@ def _pair_rows(
 def _described_rows(
     batch: SceneBatch, images: Tensor, ids: Tensor, seed: int, first: int
 ) -> tuple[Tensor, list[FeatureRow]]:
-    """The picture before of every scene, with sentences about what stands in it."""
+    """The image before of every scene, with sentences about what stands in it."""
     batch = _on_host(batch)
     rows = []
     for scene in range(len(batch)):
@@ -318,7 +318,7 @@ def _described_rows(
             {name: values[int(code)] for name, values, code in zip(ATTRIBUTE_NAMES, ATTRIBUTE_VALUES, one, strict=True)}
             for one in objects[objects[:, SHAPE] >= 0]
         )
-        captions = tuple(describe_picture(batch, scene, BEFORE, seed=seed))
+        captions = tuple(describe_view(batch, scene, BEFORE, seed=seed))
         number = first + scene
         rows.append(FeatureRow(before=number, after=number, captions=captions, things=things))
     return images[:, BEFORE], rows
@@ -327,7 +327,7 @@ def _described_rows(
 def _object_rows(
     batch: SceneBatch, images: Tensor, ids: Tensor, seed: int, first: int
 ) -> tuple[Tensor, list[FeatureRow]]:
-    """Every object of the picture before, cut out and enlarged, with its class."""
+    """Every object of the image before, cut out and enlarged, with its class."""
     batch = _on_host(batch)
     height, width = images.shape[-2:]
     classes = object_classes(batch.attributes[:, 0])

@@ -98,19 +98,19 @@ class FeatureStore:
         self.facts: FeatureFacts = read_facts(folder, backbone=backbone)
         self.rows: list[FeatureRow] = list(read_feature_rows(folder))
         self.device = device
-        shape = (self.facts.pictures, *self.facts.picture_shape)
+        shape = (self.facts.images, *self.facts.image_shape)
         mapped = torch.from_file(str(folder / FEATURES), size=int(np.prod(shape)), dtype=torch.float16)
         self._features = mapped.view(shape)
         if fits_on(device, mapped.nbytes):
             self._features = self._features.to(device)
 
-    def pictures(self, numbers: Tensor) -> Tensor:
+    def images(self, numbers: Tensor) -> Tensor:
         """float16 (numbers, cells, channels) on the device."""
         return self._features[numbers.to(self._features.device)].to(self.device, non_blocking=True)
 
 
 class FeatureBatches:
-    """Pairs, or single pictures, with one of their captions; everything is gathered on the device."""
+    """Pairs, or single images, with one of their captions; everything is gathered on the device."""
 
     def __init__(
         self,
@@ -174,8 +174,8 @@ class FeatureBatches:
         captions = self._first[chosen] + place[:, 1]
         before, after, change_type, scene = self._columns[:, chosen]
         return PairBatch(
-            before=self.store.pictures(before),
-            after=self.store.pictures(after),
+            before=self.store.images(before),
+            after=self.store.images(after),
             caption_ids=self.caption_ids[captions],
             caption_mask=self.caption_mask[captions],
             change_type=change_type,
@@ -186,7 +186,7 @@ class FeatureBatches:
 
     def _places(self) -> Tensor:
         """(rows, 2, cells): which cells the change touches."""
-        mask = torch.zeros(len(self.rows), 2, self.store.facts.picture_shape[0], dtype=torch.bool)
+        mask = torch.zeros(len(self.rows), 2, self.store.facts.image_shape[0], dtype=torch.bool)
         for row, target in zip(self.rows, mask, strict=True):
             for cells, side in zip(row.changed or (), target, strict=True):
                 side[list(cells)] = True

@@ -101,7 +101,7 @@ class ImageFolder:
 
 
 class FolderBatches:
-    """Endless batches of one split, from pictures decoded once.
+    """Endless batches of one split, from images decoded once.
 
     A *unit* is a pair, or, in a set where every scene has a change and a distractor, these two as rows 2k and
     2k + 1 (`paired`). Units come in the order of `EpochOrder`; one caption per pair is drawn anew each epoch, or a
@@ -130,27 +130,27 @@ class FolderBatches:
         device: str | torch.device = "cpu",
         advance: Callable[[int, int], None] | None = None,
     ) -> None:
-        """Open the split, decoding its pictures first if that was not done before.
+        """Open the split, decoding its images first if that was not done before.
 
         Args:
             data_dir: Folder of the data set.
             split: Which of its splits.
             tokenizer: Puts begin and end tokens around a caption by itself.
-            image_size: Side of the square pictures, or (height, width).
+            image_size: Side of the square images, or (height, width).
             batch: Pairs a batch of this process; even where the set is paired.
             seed: Of order and captions.
             rank: This process among `world_size`.
             world_size: Processes that share the data.
             shuffle: Without it, rows come in the order of the file and captions in turn.
             workers: Threads that decode, and prepare batches ahead; 0: no thread besides the caller's.
-            cache_dir: Where decoded pictures lie; default: beside the data set.
+            cache_dir: Where decoded images lie; default: beside the data set.
             max_words: Tokens of a caption, begin and end included; longer ones are cut before the end token.
             grid: Rows and columns of patches; with it, batches hold `change_mask` where the set tells it for all pairs.
             protocol: Decides what a caption is, see `protocols`.
             unit: What an epoch runs over, see `config.sources`.
             skip_bad: Leave out what cannot be read instead of refusing the set.
             device: Where batches are put.
-            advance: Called with pictures done and pictures in all while they are decoded.
+            advance: Called with images done and images in all while they are decoded.
         """
         height, width = (image_size, image_size) if isinstance(image_size, int) else image_size
         folder = open_cache(
@@ -182,8 +182,8 @@ class FolderBatches:
             draws=len(self._reader),
             shuffle=shuffle,
         )
-        if shuffle and fits_on(self._device, self._reader.picture_bytes):  # many epochs lie ahead
-            self._reader.keep_pictures_on(self._device)
+        if shuffle and fits_on(self._device, self._reader.image_bytes):  # many epochs lie ahead
+            self._reader.keep_images_on(self._device)
         self._pool = ThreadPoolExecutor(workers) if workers else None
         self._ahead: dict[int, Future[PairBatch]] = {}
         self._depth = _AHEAD * workers

@@ -27,13 +27,13 @@ MLM, MVCL, FDA, CLASSES = "mlm", "mvcl", "fda", "classes"
 class TaskBatch:
     """Pairs with a task.
 
-    `pairs.before` and `pairs.after` are pictures as bytes, or grid features (N, cells, channels) from disk.
+    `pairs.before` and `pairs.after` are images as bytes, or grid features (N, cells, channels) from disk.
     """
 
     task: str
     pairs: PairBatch
     single: bool = False
-    """Single pictures with captions: only `before` is read."""
+    """Single images with captions: only `before` is read."""
     shares_before: bool = False
     """Rows 2k and 2k + 1 show the same image before, which need be encoded only once."""
     negative_ids: Tensor | None = None  # int64 (N, negatives, words)

@@ -36,7 +36,7 @@ def opened(tmp_path: Path):
 
 
 def epoch(source) -> dict[int, torch.Tensor]:
-    """Pictures after, by scene and row."""
+    """Images after, by scene and row."""
     found = {}
     for _ in range(2 * SCENES // PAIRS):
         batch = source.next_batch()

@@ -70,10 +70,10 @@ def import_model(
     Args:
         source: a checkpoint file, a folder in transformers' format, or a name on the Hugging Face hub.
         activation: "gelu" or "quick_gelu", for files that do not say.
-        n_inter: blocks that look at both pictures; default: a quarter.
+        n_inter: blocks that look at both images; default: a quarter.
         image_size: height and width to use the model with; its position embeddings are stretched.
-        resize: "squash" shows the model the whole picture; "crop" is CLIP's own way, which cuts off the sides
-            of wide pictures, where changes happen too.
+        resize: "squash" shows the model the whole image; "crop" is CLIP's own way, which cuts off the sides
+            of wide images, where changes happen too.
         words: For IDC-PCL: its dictionary.
         resnet: For IDC-PCL: the network that its features come from.
     """

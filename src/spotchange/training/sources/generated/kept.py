@@ -77,7 +77,7 @@ class KeptScenes(LiveScenes):
 
 
 def render_scenes(stream: SceneStream, scenes: int) -> dict[str, Tensor]:
-    """The first scenes of a stream as tensors on the CPU, a scene a row; `pictures` are uint8 (S, 3, 3, H, W)."""
+    """The first scenes of a stream as tensors on the CPU, a scene a row; `images` are uint8 (S, 3, 3, H, W)."""
     parts: dict[str, list[Tensor]] = {}
     for _ in range(0, scenes, stream.scenes_per_batch):
         pairs = {name: value for name, value in vars(next(stream)).items() if value is not None}
@@ -88,7 +88,7 @@ def render_scenes(stream: SceneStream, scenes: int) -> dict[str, Tensor]:
             parts.setdefault(name, []).append(value.cpu())
     whole = {}
     for name in list(parts):
-        whole[name] = torch.cat(parts.pop(name))[:scenes]  # one at a time: pictures take gigabytes
+        whole[name] = torch.cat(parts.pop(name))[:scenes]  # one at a time: images take gigabytes
     return whole
 
 
@@ -114,10 +114,10 @@ class KeptBatches:
         units = np.concatenate([stretch.units for stretch in self._order.take()])
         numbers = torch.from_numpy(units).to(self._place)
         rows = {name: value[numbers].to(self._device, non_blocking=True) for name, value in self._scenes.items()}
-        pictures = rows.pop("pictures")
+        images = rows.pop("pictures")
         batch = PairBatch(
-            before=pictures[:, 0].repeat_interleave(2, dim=0),
-            after=pictures[:, 1:].flatten(0, 1),
+            before=images[:, 0].repeat_interleave(2, dim=0),
+            after=images[:, 1:].flatten(0, 1),
             **{name: value.flatten(0, 1) for name, value in rows.items()},
         )
         return batch if self._words is None else self._words.translate(batch)

@@ -1,4 +1,4 @@
-"""Single generated images with texts about them as a source, for `picture-text`."""
+"""Single generated images with texts about them as a source, for `image-text`."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from torch import Tensor
 from spotchange.config.scenes import SceneSettings
 from spotchange.errors import ConfigError
 from spotchange.language import PAD_ID
-from spotchange.language.picture_texts import write_picture_texts
+from spotchange.language.image_texts import write_image_texts
 from spotchange.language.writer import captions_text
 from spotchange.pairs import PairBatch
 from spotchange.scene import BEFORE, SAME, SceneBatch
 from spotchange.scenes.changes import as_tensors
-from spotchange.scenes.pictures import draw_pictures
 from spotchange.scenes.sampler import World
 from spotchange.scenes.stream import world_seed
+from spotchange.scenes.views import draw_views
 from spotchange.training.sources.interface import HeldOut, NoNegatives, RunContext
 
 _CHUNK = {"cpu": 32, "cuda": 32768}  # scenes sampled together
@@ -48,7 +48,7 @@ class ImageTexts(NoNegatives):
         for first in range(0, pairs, at_once):
             scenes = world.scenes(np.arange(first, min(first + at_once, pairs)))
             batches.append(self.rows(run, world, scenes))
-            texts = captions_text(write_picture_texts(from_both_cameras(scenes), seed=world.seed))
+            texts = captions_text(write_image_texts(from_both_cameras(scenes), seed=world.seed))
             references += [[text] for text in texts]
         return HeldOut(batches=batches, references=references)
 
@@ -56,7 +56,7 @@ class ImageTexts(NoNegatives):
         """One image and one text of every scene; the image stands on both sides, for no objective reads `after`."""
         scenes = from_both_cameras(scenes)
         height, width = run.image_size
-        images, _ = draw_pictures(
+        images, _ = draw_views(
             scenes,
             world.settings.look,
             seed=world.seed,
@@ -64,9 +64,9 @@ class ImageTexts(NoNegatives):
             height=height,
             quality=self.quality,
             device=run.device_name,
-            pictures=(BEFORE,),
+            views=(BEFORE,),
         )
-        ids: Tensor = torch.as_tensor(write_picture_texts(scenes, seed=world.seed)).long()
+        ids: Tensor = torch.as_tensor(write_image_texts(scenes, seed=world.seed)).long()
         batch = PairBatch(
             before=images[:, 0],
             after=images[:, 0],
@@ -116,7 +116,7 @@ class ImageTextBatches:
 
 
 def from_both_cameras(scenes: SceneBatch) -> SceneBatch:
-    """The scenes before, every other one seen by the distractor's camera: second pictures stand elsewhere."""
+    """The scenes before, every other one seen by the distractor's camera: second images stand elsewhere."""
     camera = scenes.camera + 0  # a copy, numpy or torch
     odd = (scenes.scene_id % 2)[:, None]
     camera[:, BEFORE] += odd * (camera[:, SAME] - camera[:, BEFORE])

@@ -1,4 +1,4 @@
-"""Reading pictures for comparison: every level that is stored, fast, and upright as `images.py` has it.
+"""Reading images for comparison: every level that is stored, fast, and upright as `images.py` has it.
 
 PNG of a plain kind goes through the Rust decoder of kornia (8-bit colour, the kind browsers write: a quarter of
 spng's time) or through spng; everything else, and everything these refuse, goes through `images.py`, which also
@@ -51,8 +51,8 @@ _TEXTS_WITH_ORIENTATION = (b"XML:com.adobe.xmp", b"Raw profile type")
 
 
 @dataclass(frozen=True, eq=False)
-class Picture:
-    """A decoded picture: (height, width, 3 or 4), RGB or RGBA, uint8 or, where more is stored, uint16 RGBA."""
+class Raster:
+    """A decoded image: (height, width, 3 or 4), RGB or RGBA, uint8 or, where more is stored, uint16 RGBA."""
 
     stored: Levels
     profile: bytes | None = None
@@ -123,13 +123,13 @@ class Picture:
         return levels / 257.0 if self.deep else levels
 
 
-def read_picture(source: ImageSource | Picture | Any, *, max_pixels: int = MAX_PIXELS) -> Picture:
-    """Read a picture from whatever `image_sources` takes, or from an object with `pixels`.
+def read_raster(source: ImageSource | Raster | Any, *, max_pixels: int = MAX_PIXELS) -> Raster:
+    """Read an image from whatever `image_sources` takes, or from an object with `pixels`.
 
     Raises:
-        ImageError: one line that says what is wrong with the picture.
+        ImageError: one line that says what is wrong with the image.
     """
-    if isinstance(source, Picture):
+    if isinstance(source, Raster):
         return source
     if hasattr(source, "pixels"):
         encoded = getattr(source, "encoded", None)
@@ -146,25 +146,25 @@ def read_picture(source: ImageSource | Picture | Any, *, max_pixels: int = MAX_P
         return plain
     if isinstance(source, np.ndarray) and source.dtype == np.uint16:
         read_stored(source, max_pixels=max_pixels)  # for its errors; Pillow holds no 16-bit colour
-        return Picture(_to_rgba(source))
+        return Raster(_to_rgba(source))
     return _from_pillow(read_stored(source, max_pixels=max_pixels))
 
 
-def read_pictures(before: Any, after: Any, *, max_pixels: int = MAX_PIXELS) -> tuple[Picture, Picture]:
-    """Read both pictures; an error says which side it is about."""
-    pictures: list[Picture] = []
+def read_rasters(before: Any, after: Any, *, max_pixels: int = MAX_PIXELS) -> tuple[Raster, Raster]:
+    """Read both images; an error says which side it is about."""
+    images: list[Raster] = []
     problems: list[str] = []
     for side, source in (("before", before), ("after", after)):
         try:
-            pictures.append(read_picture(source, max_pixels=max_pixels))
+            images.append(read_raster(source, max_pixels=max_pixels))
         except ImageError as error:
             problems.append(f"{side}: {error.message}")
     if problems:
         raise ImageError("; ".join(problems))
-    return pictures[0], pictures[1]
+    return images[0], images[1]
 
 
-def _read_png(content: bytes, max_pixels: int) -> Picture | None:
+def _read_png(content: bytes, max_pixels: int) -> Raster | None:
     """A plain PNG through kornia or spng; None leaves it, with its errors, to Pillow."""
     if not content.startswith(_SIGNATURE):
         return None
@@ -175,15 +175,15 @@ def _read_png(content: bytes, max_pixels: int) -> Picture | None:
     if bits == 8 and colours in _MODES and not interlaced:
         levels = _read_colours(content, _MODES[colours])
         if levels is not None:
-            return Picture(levels, profile)
+            return Raster(levels, profile)
     try:
         import pyspng
     except ImportError:  # no wheel for every machine; Pillow reads the same, slower
         return None
     try:
         if bits < 16:
-            return Picture(pyspng.load(content, format="RGBA"), profile)
-        return Picture(_to_rgba(pyspng.load(content)), profile)
+            return Raster(pyspng.load(content, format="RGBA"), profile)
+        return Raster(_to_rgba(pyspng.load(content)), profile)
     except Exception:  # its own classes for every damage: Pillow says in words what is wrong
         return None
 
@@ -203,7 +203,7 @@ def _read_colours(content: bytes, mode: str) -> Levels | None:
 
 
 def _scan_chunks(content: bytes, max_pixels: int) -> tuple[bool, bytes | None]:
-    """Whether all chunks are such that the stored pixels are the picture, and the colour profile."""
+    """Whether all chunks are such that the stored pixels are the image, and the colour profile."""
     width, height = int.from_bytes(content[16:20], "big"), int.from_bytes(content[20:24], "big")
     start, profile = 8, None
     fits = size_problem(width, height, max_pixels=max_pixels) is None
@@ -229,22 +229,22 @@ def _scan_chunks(content: bytes, max_pixels: int) -> tuple[bool, bytes | None]:
     return False, None
 
 
-def _from_pillow(picture: Image.Image) -> Picture:
-    profile = picture.info.get("icc_profile")
-    mode = picture.mode
+def _from_pillow(image: Image.Image) -> Raster:
+    profile = image.info.get("icc_profile")
+    mode = image.mode
     if mode == "I" or mode == "F" or mode.startswith("I;16"):
-        levels = np.asarray(picture)
-        transparent = picture.info.get("transparency")
+        levels = np.asarray(image)
+        transparent = image.info.get("transparency")
         grey = _to_sixteen_bits(levels.astype(np.float64), floats=mode == "F")
         rgba = _to_rgba(grey)
         if isinstance(transparent, int):
             rgba[levels == transparent, 3] = 0
-        return Picture(rgba, profile)
-    clear = mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in picture.info
+        return Raster(rgba, profile)
+    clear = mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in image.info
     if mode == "RGB" and not clear:
-        return Picture(np.asarray(picture), profile)
+        return Raster(np.asarray(image), profile)
     try:
-        return Picture(np.array(picture.convert("RGBA") if clear else picture.convert("RGB").convert("RGBA")), profile)
+        return Raster(np.array(image.convert("RGBA") if clear else image.convert("RGB").convert("RGBA")), profile)
     except (ValueError, OSError) as error:
         raise ImageError(f"cannot convert colour mode {mode} ({error})") from error
 

@@ -1,6 +1,6 @@
-"""What the most expensive accepted pictures cost: peak memory and CPU seconds of a pair, each in its own process.
+"""What the most expensive accepted images cost: peak memory and CPU seconds of a pair, each in its own process.
 
-python benchmarks/picture_limits.py [--model FOLDER]
+python benchmarks/image_limits.py [--model FOLDER]
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CASES = {
 
 
 def measure(name: str, model: str) -> dict[str, object]:
-    """In this process: answer one pair of flat pictures and draw its heat map."""
+    """In this process: answer one pair of flat images and draw its heat map."""
     from PIL import Image
 
     from spotchange import load

@@ -1,4 +1,4 @@
-"""Two towers for single pictures: they learn a batch apart, refuse models of pairs, and can be built on."""
+"""Two towers for single images: they learn a batch apart, refuse models of pairs, and can be built on."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import pytest
 import torch
 
 from spotchange.config.model import ModelSettings
-from spotchange.config.objectives import PictureTextSettings
+from spotchange.config.objectives import ImageTextSettings
 from spotchange.errors import ConfigError
 from spotchange.language.vocabulary import build_tokenizer
 from spotchange.models.build import build_model, preprocessor_for
 from spotchange.models.weights.folder import read_weights, save_model
 from spotchange.models.weights.transfer import refit, take_weights
-from spotchange.training.objectives.adapt import PictureTextObjective
+from spotchange.training.objectives.adapt import ImageTextObjective
 
 HALF = {"mean": (0.5,) * 3, "std": (0.25,) * 3}
 TOWERS = {
@@ -40,7 +40,7 @@ def towers() -> tuple[ModelSettings, torch.nn.Module]:
 
 
 def test_a_batch_is_learnt_apart(make_batch) -> None:
-    objective = PictureTextObjective(towers()[1], PictureTextSettings(kind="picture-text"), **HALF)
+    objective = ImageTextObjective(towers()[1], ImageTextSettings(kind="image-text"), **HALF)
     batch = make_batch(8, seed=1)
     optimizer = torch.optim.Adam(objective.parameters(), lr=3e-3)
     losses = []
@@ -57,8 +57,8 @@ def test_a_batch_is_learnt_apart(make_batch) -> None:
     assert (similarity.argmax(1) == torch.arange(8)).all()
 
 
-def test_only_the_first_picture_is_read(make_batch) -> None:
-    objective = PictureTextObjective(towers()[1], PictureTextSettings(kind="picture-text"), **HALF)
+def test_only_the_first_image_is_read(make_batch) -> None:
+    objective = ImageTextObjective(towers()[1], ImageTextSettings(kind="image-text"), **HALF)
     batch, other = make_batch(4, seed=1), make_batch(4, seed=2)
     expected = objective.seen_embedding(batch)
     assert torch.equal(objective.seen_embedding(type(batch)(**{**vars(batch), "after": other.after})), expected)
@@ -67,7 +67,7 @@ def test_only_the_first_picture_is_read(make_batch) -> None:
 
 def test_a_model_that_sees_pairs_is_refused(tiny_model: torch.nn.Module) -> None:
     with pytest.raises(ConfigError, match="single pictures only"):
-        PictureTextObjective(tiny_model, PictureTextSettings(kind="picture-text"), **HALF)
+        ImageTextObjective(tiny_model, ImageTextSettings(kind="image-text"), **HALF)
 
 
 def test_both_towers_start_clip4idc(tmp_path: Path) -> None:

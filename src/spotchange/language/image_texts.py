@@ -1,4 +1,4 @@
-"""Descriptions of one picture as token ids: several true clauses about different objects, for contrast with pictures.
+"""Descriptions of one image as token ids: several true clauses about different objects, for contrast with images.
 
 "there is a small red cube left of the large sphere there is a metal thing": between one and six clauses, as many as
 fit. Compiled scalar code, one source for CPU loops and CUDA kernels; `descriptions.py` writes single sentences as text.
@@ -17,9 +17,9 @@ from spotchange.language.phrases import A_ID, IS_ID, RELATION_COUNT, RELATION_WO
 from spotchange.language.references import EMPTY, MARGIN, find_unique_masks, read_scene, relation_offset
 from spotchange.scene import BEFORE, MAX_OBJECTS, SceneBatch
 
-PICTURE_STREAM = 1 << 38  # of a scene's random numbers, apart from those of the world and of captions
+IMAGE_STREAM = 1 << 38  # of a scene's random numbers, apart from those of the world and of captions
 MOST_CLAUSES = 6
-MAX_PICTURE_WORDS = 64  # begin and end tokens included
+MAX_IMAGE_WORDS = 64  # begin and end tokens included
 _LONGEST_CLAUSE = 3 + 4 + 5 + 5  # there is a ..., on the left side of, the ...
 _STEPS = 64  # random numbers of one clause
 _ANCHORS_TRIED = 4
@@ -72,7 +72,7 @@ def put_clause(row, at, slot, codes, right, away, unique, key, step):
 
 
 @shared
-def write_picture_text(attributes, placement, camera, key, row, codes, right, away, unique, order):
+def write_image_text(attributes, placement, camera, key, row, codes, right, away, unique, order):
     """Fill `row` with the description of one version of a scene seen from one camera."""
     read_scene(attributes, placement, camera, codes, right, away)
     find_unique_masks(codes, unique)
@@ -93,28 +93,28 @@ def _write_on_cpu(scene_id, attributes, placement, camera, seed, ids):
         away = np.empty(MAX_OBJECTS, np.float32)
         unique = np.empty(MAX_OBJECTS, np.int32)
         order = np.empty(MAX_OBJECTS, np.int32)
-        key = stream_key(seed, scene_id[s], PICTURE_STREAM)
-        write_picture_text(
+        key = stream_key(seed, scene_id[s], IMAGE_STREAM)
+        write_image_text(
             attributes[s, 0], placement[s, 0], camera[s, 0], key, ids[s], codes, right, away, unique, order
         )
 
 
-def write_picture_texts(batch: SceneBatch, *, seed: int) -> Any:
-    """A description of every scene as its picture before shows it.
+def write_image_texts(batch: SceneBatch, *, seed: int) -> Any:
+    """A description of every scene as its image before shows it.
 
     Args:
         batch: Scenes; where its arrays lie decides where the work is done.
         seed: Any whole number; with a scene's id it fixes the description.
 
     Returns:
-        int16 (S, MAX_PICTURE_WORDS): [BOS] words [EOS] [PAD]...; a numpy array, or a tensor on the batch's CUDA device.
+        int16 (S, MAX_IMAGE_WORDS): [BOS] words [EOS] [PAD]...; a numpy array, or a tensor on the batch's CUDA device.
     """
     start = np.uint64(seed % 2**64)
     if getattr(batch.scene_id, "is_cuda", False):
-        from spotchange.language.writer_cuda import write_picture_texts_on_cuda
+        from spotchange.language.writer_cuda import write_image_texts_on_cuda
 
-        return write_picture_texts_on_cuda(batch, start)
-    ids = np.empty((len(batch), MAX_PICTURE_WORDS), np.int16)
+        return write_image_texts_on_cuda(batch, start)
+    ids = np.empty((len(batch), MAX_IMAGE_WORDS), np.int16)
     arrays = (batch.scene_id, batch.attributes, batch.placement, batch.camera[:, BEFORE : BEFORE + 1])
     _write_on_cpu(*map(np.ascontiguousarray, arrays), start, ids)
     return ids
