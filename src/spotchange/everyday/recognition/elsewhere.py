@@ -63,9 +63,8 @@ class Elsewhere:
             found["half"] = self._matched(turned[1], side)[1]
             for name, factor in (("larger", _LARGER), ("smaller", _SMALLER)):
                 how = cv2.INTER_LINEAR if factor > 1 else cv2.INTER_AREA
-                found[name] = self._matched(cv2.resize(template, None, fx=factor, fy=factor, interpolation=how), side)[
-                    1
-                ]
+                scaled = cv2.resize(template, None, fx=factor, fy=factor, interpolation=how)
+                found[name] = self._matched(np.asarray(scaled, np.float32), side)[1]
         return found
 
     def _matched(self, template: Field, side: int) -> tuple[Field | None, float, npt.NDArray[np.float64]]:
