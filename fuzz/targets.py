@@ -114,7 +114,7 @@ def score_files(data: bytes, folder: Path) -> None:
 
 
 TARGETS: dict[str, Target] = {
-    "pictures": images,
+    "images": images,
     "manifests": manifests,
     "recipes": recipes,
     "model_folders": model_folders,
@@ -127,7 +127,7 @@ TARGETS: dict[str, Target] = {
 def starting_points(name: str, folder: Path) -> list[bytes]:
     """Sound inputs of a target, from which mutations begin."""
     return {
-        "pictures": _images,
+        "images": _images,
         "manifests": lambda: [
             b'{"id": "1", "before_file_name": "a.png", "after_file_name": "b.png", "captions": ["x"], "facts": {}}\n',
             b'{"id": 1, "before_file_name": "a", "after_file_name": "b", "before_boxes": [[1, 2, 3, 4]]}\n' * 2,

@@ -11,6 +11,13 @@ mkdir -p build/wheels312
 mv build/pure312/pydantic_core build/wheels312/
 (cd build/pure312 && rm -rf bin _yaml && find . -name '*.so' -delete && "${PYTHON:-python3}" -m zipfile -c ../wheels312/pure.zip ./*)
 rm -r build/pure312
+# numba-cuda up to 0.30 asks for a name that numpy 2.5 no longer has; Python imports this file before anything else.
+cat > build/wheels312/sitecustomize.py <<'SHIM'
+import numpy
+
+if not hasattr(numpy, "row_stack"):
+    numpy.row_stack = numpy.vstack
+SHIM
 rm -rf build/spotchange-small
 mkdir build/spotchange-small
 (cd src/spotchange/assets/spotchange-small && cp ./*.json ./*.safetensors ../../../../build/spotchange-small/)

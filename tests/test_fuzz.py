@@ -12,7 +12,7 @@ from types import ModuleType
 import pytest
 
 FUZZ = Path(__file__).parents[1] / "fuzz"
-NAMES = ("pictures", "manifests", "recipes", "model_folders", "checkpoints", "shards", "score_files")
+NAMES = ("images", "manifests", "recipes", "model_folders", "checkpoints", "shards", "score_files")
 FRESH = 25
 
 

@@ -230,7 +230,7 @@ def test_file_objects_and_data_urls(tmp_path: Path) -> None:
         ("data:image/png,plain", "must begin with data:image"),
         ("data:image/png;base64,%%%", "not base64"),
         ("data:image/png;base64,AAAA", "not an image"),
-        (object(), "cannot read a picture from object"),
+        (object(), "cannot read an image from object"),
     ],
 )
 def test_unfit_file_objects_and_urls_are_refused(source: object, reason: str) -> None:

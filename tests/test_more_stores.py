@@ -96,6 +96,7 @@ def hub(patch: pytest.MonkeyPatch) -> Iterator[str]:
         server.repositories["me/pictures"] = {"private": False, "branches": {}, "commits": {}}
         server.commit("me/pictures", "main", {"README.md": b"pictures"})
         patch.setenv("HF_ENDPOINT", server.address)
+        patch.setattr("huggingface_hub.constants.ENDPOINT", server.address)  # read when it was imported
         patch.setenv("HF_TOKEN", "hf_atestthatnobodymaysee")
         patch.setattr("huggingface_hub.constants.HF_HUB_DISABLE_XET", True)
         patch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)

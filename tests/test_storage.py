@@ -258,7 +258,7 @@ def test_folders_in_a_bucket_are_compared_as_on_disk(bucket: Stumbling, tmp_path
             1,
             *(word for kind, name in written.items() for word in (f"--{kind}", name)),
         )
-        assert str(done.exception) == "1 of 5 pictures cannot be read; their lines say why"
+        assert str(done.exception) == "1 of 5 images cannot be read; their lines say why"
         names = [*OUTPUTS.values(), "diffs/deep/1.png"]
         files = {name: as_place(f"{out}/{name}").read_bytes() for name in names if "." in name}
         return {"printed": done.stdout.encode(), **files}

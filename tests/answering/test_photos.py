@@ -123,8 +123,8 @@ def test_the_whole_image(everyday, photo):
 
 def test_names_are_nouns_of_the_tree_or_none(everyday):
     tree = everyday_nouns()
-    assert set(everyday._eyes.evidence.known) <= set(tree.names)
-    assert 0.5 < everyday._eyes.evidence.level < 1
+    assert set(everyday._recognisers.evidence.known) <= set(tree.names)
+    assert 0.5 < everyday._recognisers.evidence.level < 1
 
 
 def test_bundled_sends_photos_to_the_recognisers_and_pages_to_the_pixels(photo, bottle):

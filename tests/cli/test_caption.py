@@ -119,7 +119,7 @@ def test_one_bad_pair_does_not_stop_the_rest_and_a_second_run_repairs_it(tmp_pat
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["a.png"], "two pictures are needed"),
+        (["a.png"], "two images are needed"),
         (["a.png", "b.png", "--pairs", "p.jsonl"], "not both"),
         (["a.png", "b.png", "--out", "r.jsonl"], "--out is for many pairs"),
         (["a.png", "b.png", "--ignore", "1,2,3"], "--ignore"),

@@ -75,7 +75,7 @@ def test_pairs_are_ranked_for_a_sentence(folder: Path) -> None:
 
 
 def test_half_a_question_is_refused(folder: Path) -> None:
-    with pytest.raises(InputError, match="two pictures and --captions"):
+    with pytest.raises(InputError, match="two images and --captions"):
         run(folder / "a.png", folder / "b.png")
     empty = folder / "empty.txt"
     empty.write_text("\n")

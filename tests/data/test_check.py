@@ -33,7 +33,7 @@ def test_a_sound_set(make_set) -> None:
     train = report.splits["train"]
     assert (train.rows, train.captions, train.captions_per_row) == (6, 9, {"1": 3, "2": 3})
     assert train.change_types == {"color": 3, "none": 3}
-    assert train.image_sizes == {"48x32": 9}
+    assert train.picture_sizes == {"48x32": 9}
     assert train.words_per_caption == {"min": 4, "mean": 5.3, "max": 7}
     assert report.vocabulary == 8 + 4 + 9  # shared words; "there is no change"; scene numbers
     assert dict(report.most_common_words)["blue"] == 18
@@ -152,7 +152,7 @@ def test_preview_shows_what_cannot_be_read_and_refuses_unknown_formats(make_set,
     rows = list(read_rows(folder, "train"))
     cut_image(folder)
     assert write_preview(rows, tmp_path / "sheet.webp") == image_size(tmp_path / "sheet.webp")
-    with pytest.raises(SpotchangeError, match="unknown picture format"):
+    with pytest.raises(SpotchangeError, match="unknown image format"):
         write_preview(rows, tmp_path / "sheet.xyz")
     with pytest.raises(DataError, match="no pair"):
         write_preview([], tmp_path / "none.png")

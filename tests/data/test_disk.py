@@ -309,7 +309,7 @@ def test_unreadable_images_are_named_or_skipped(make_set) -> None:
     folder = make_set(scenes=3)
     bad = folder / "train" / "images" / "000001_same.jpg"
     bad.write_bytes(bad.read_bytes()[:100])
-    with pytest.raises(DataError, match=r"1 pictures cannot be read: .*000001_same.jpg is damaged"):
+    with pytest.raises(DataError, match=r"1 images cannot be read: .*000001_same.jpg is damaged"):
         open_source(folder)
     source = open_source(folder, skip_bad=True, batch=4, shuffle=False)
     assert source.paired  # the whole scene goes, so that pairs stay pairs
@@ -338,7 +338,7 @@ def test_images_kept_on_the_device_are_read_once(make_set, monkeypatch: pytest.M
     from_disk = open_source(folder, seed=3)
     expected = [from_disk.next_batch() for _ in range(4)]
     monkeypatch.setattr("spotchange.training.sources.folder.fits_on", lambda device, size: True)
-    monkeypatch.setattr("spotchange.data.caches.reader._PICTURES_AT_ONCE", 4)
+    monkeypatch.setattr("spotchange.data.caches.reader._IMAGES_AT_ONCE", 4)
     kept = open_source(folder, seed=3, workers=2)
     (images,) = folder.rglob("pictures.bin")
     images.write_bytes(bytes(images.stat().st_size))

@@ -22,7 +22,7 @@ def write(folder: Path) -> FeatureFacts:
 
 def test_round_trip(tmp_path: Path) -> None:
     facts = write(tmp_path)
-    assert (facts.images, facts.rows) == (2, 1)
+    assert (facts.pictures, facts.rows) == (2, 1)
     assert read_facts(tmp_path, backbone="abc") == facts
     assert list(read_feature_rows(tmp_path)) == ROWS
     assert (tmp_path / "features.bin").stat().st_size == 2 * 6 * 4 * 2

@@ -63,7 +63,7 @@ def test_through_the_command_line_with_words(file: Path, tmp_path: Path) -> None
     with torch.inference_mode():
         state = loaded.model.encode(cells[:, 0], cells[:, 1])
         assert loaded.model.generate(state, DecodingOptions(max_words=4)).ids.shape == (1, 1, 4)
-        with pytest.raises(ModelError, match="reads grid features, not pictures"):
+        with pytest.raises(ModelError, match="reads grid features, not images"):
             loaded.model.encode(torch.zeros(1, 3, 224, 224), torch.zeros(1, 3, 224, 224))
 
 

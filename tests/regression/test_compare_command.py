@@ -239,7 +239,7 @@ def test_the_report_needs_nothing_else(folders: tuple[Path, Path], tmp_path: Pat
 
 
 def test_junit(folders: tuple[Path, Path], tmp_path: Path) -> None:
-    (folders[1] / "broken.png").write_bytes(b"no picture")
+    (folders[1] / "broken.png").write_bytes(b"no image")
     draw(folders[0] / "broken.png", "red")
     done = compare(folders, "--junit", tmp_path / "out.xml")
     assert isinstance(done.exception, InputError)
@@ -285,7 +285,7 @@ def test_a_baseline_is_not_emptied_by_a_job_that_made_nothing(folders: tuple[Pat
     kept = {path: path.read_bytes() for path in before.rglob("*.png")}
     done = run(before, empty, "--update-baseline")
     assert isinstance(done.exception, InputError)
-    assert "would delete 4 pictures" in done.exception.message
+    assert "would delete 4 images" in done.exception.message
     assert "--allow-delete" in str(done.exception.hint)
     assert {path: path.read_bytes() for path in before.rglob("*.png")} == kept
     assert run(before, empty, "--update-baseline", "--allow-delete").exit_code == 0
@@ -294,7 +294,7 @@ def test_a_baseline_is_not_emptied_by_a_job_that_made_nothing(folders: tuple[Pat
 
 def test_an_unreadable_image_is_never_accepted(folders: tuple[Path, Path]) -> None:
     before, after = folders
-    (after / "same.png").write_bytes(b"no picture")
+    (after / "same.png").write_bytes(b"no image")
     kept = {path: path.read_bytes() for path in before.rglob("*.png")}
     done = compare(folders, "--update-baseline")
     assert isinstance(done.exception, InputError)
@@ -307,12 +307,12 @@ def test_an_unreadable_image_is_never_accepted(folders: tuple[Path, Path]) -> No
         (["main", "nowhere"], "is not a folder"),
         (["main", "main"], "two folders"),
         (["main", "main/inside"], "two folders"),
-        (["empty", "void"], "no picture"),
+        (["empty", "void"], "no image"),
         (["main", "branch", "--ignore", "1,2"], "is not x,y,width,height"),
         (["main", "branch", "--fail-on-change", "--update-baseline"], "contradict"),
         (["main"], "two folders are needed"),
         (["main", "branch", "--only", "a*"], "--update-baseline"),
-        (["main", "branch", "--include", "b*"], "no picture"),
+        (["main", "branch", "--include", "b*"], "no image"),
         (["main", "branch", "--config", "nothing.yaml"], "cannot read"),
         (["main", "branch", "--learn-ignore", "empty"], "captured twice"),
     ],

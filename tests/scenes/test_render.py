@@ -207,7 +207,7 @@ def test_no_scenes_give_no_images():
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"quality": "perfect"}, {"pictures": (3,)}, {"pictures": ()}, {"device": "tpu"}, {"width": 0}]
+    "wrong", [{"quality": "perfect"}, {"views": (3,)}, {"views": ()}, {"device": "tpu"}, {"width": 0}]
 )
 def test_impossible_requests_are_refused(wrong):
     with pytest.raises(ConfigError):

@@ -21,7 +21,7 @@ from spotchange.answering.interface import Answer, AnswererCard, CaptionOptions,
 from spotchange.answering.pair import ImagePair
 from spotchange.answering.pixels import HEAT_CELLS, SAME_SHOT, answer_from_pixels, answer_identical, equal_pixels
 from spotchange.comparison import ComparisonOptions
-from spotchange.comparison.photos.judging import PhotoVerdict, judge_photos
+from spotchange.comparison.photos.judging import SMALLEST, PhotoVerdict, judge_photos
 from spotchange.everyday.kinds import OBJECT_KINDS, WHOLE_KINDS
 from spotchange.everyday.language.telling import told
 from spotchange.everyday.language.wording import FRAMES, stated
@@ -65,6 +65,8 @@ class PhotoAnswerer:
         if without_ignored(pair, options.ignore).identical:
             answer = answer_identical(pair)
             return replace(answer, result=replace(answer.result, model=NAME))
+        if min(*pair.before.size, *pair.after.size) < SMALLEST:
+            return answer_from_pixels(pair, options, ComparisonOptions(preset="exact"))
         verdict = judge_photos(pair.before.pixels, pair.after.pixels, options.ignore)
         signs = whole_signs(pair.before.pixels, pair.after.pixels, verdict)
         whole = whole_change(signs, verdict)
@@ -75,8 +77,9 @@ class PhotoAnswerer:
             caption = told(changes, pair.before.size)
             kind = changes[0].kind if changes else None
             result = _result(caption, kind, _regions(changes, verdict, pair.before.size))
-        elif equal_pixels(pair) >= SAME_SHOT:
-            # No camera lies between images that agree to the last bit: what differs, however little, was done.
+        elif equal_pixels(pair) >= SAME_SHOT or not verdict.aligned:
+            # No camera lies between images that agree to the last bit: what differs, however little, was done. And
+            # views that cannot be brought together are not called unchanged.
             return answer_from_pixels(pair, options, ComparisonOptions(preset="exact"))
         else:
             # How it was photographed is no change of what is seen, but worth a word.

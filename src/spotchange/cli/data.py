@@ -71,7 +71,7 @@ def _print_report(report: DatasetReport) -> None:
             f"{found.captions:,}",
             f"{words['min']:.0f} to {words['max']:.0f}, mean {words['mean']}" if words else "-",
             _counts(found.change_types),
-            _counts(found.image_sizes),
+            _counts(found.picture_sizes),
             f"{found.bad_rows} bad rows, {found.missing_files} missing, {found.unreadable_files} unreadable",
         )
     console = tables()

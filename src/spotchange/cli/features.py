@@ -89,5 +89,5 @@ def features(
     if as_json:
         print_json(vars(facts) | {"out": str(out)})
         return
-    notes().print(f"{facts.images:,} pictures, {facts.rows:,} rows, network {facts.backbone}", markup=False)
+    notes().print(f"{facts.pictures:,} pictures, {facts.rows:,} rows, network {facts.backbone}", markup=False)
     print_line(str(out))

@@ -11,7 +11,7 @@ import numpy as np
 
 from spotchange.comparison.describe import describe
 from spotchange.comparison.options import ComparisonOptions
-from spotchange.comparison.photos.judging import judge_photos
+from spotchange.comparison.photos.judging import SMALLEST, judge_photos
 from spotchange.comparison.raster import Raster, read_rasters
 from spotchange.comparison.result import Comparison, Finding
 from spotchange.comparison.verdict import Verdict, judge
@@ -32,15 +32,19 @@ def compare(before: Any, after: Any, options: ComparisonOptions | None = None) -
     if options.scale and first.size != second.size:
         notes += (f"after was scaled from {second.width}x{second.height} to {first.width}x{first.height}",)
         second = _scaled(second, first.size)
+    if options.preset == "photos" and min(*first.size, *second.size) < SMALLEST:
+        notes += (f"less than {SMALLEST} pixels cannot be aligned, so every pixel was compared as it is",)
+        options = replace(options, preset="exact")
     verdict = judge(first, second, options.tolerance, options.ignore)
     identical = verdict.identical and sizes["size_before"] == sizes["size_after"]
     findings: tuple[Finding, ...] = ()
+    apart = False  # views that cannot be brought together are not called unchanged
     if options.preset == "photos" and not identical:
         photos = judge_photos(first.rgb, second.rgb, options.ignore)
         verdict = replace(verdict, counted=photos.mask, diff_pixels=int(np.count_nonzero(photos.mask)))
-        findings, notes = tuple(photos.findings), notes + photos.notes
+        findings, notes, apart = tuple(photos.findings), notes + photos.notes, not photos.aligned
     ratio = verdict.diff_pixels / max(1, verdict.counted.size)
-    changed = not (verdict.diff_pixels <= options.max_diff_pixels or ratio <= options.max_diff_ratio)
+    changed = apart or not (verdict.diff_pixels <= options.max_diff_pixels or ratio <= options.max_diff_ratio)
     if options.preset != "photos":
         changed = changed or first.size != second.size
         findings = describe(first, second, verdict, options) if changed and options.describe else ()

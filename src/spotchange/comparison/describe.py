@@ -114,6 +114,8 @@ def _trifling(finding: Finding, scene: Scene) -> bool:
         return False
     boxes = (*finding.boxes_before, *finding.boxes_after)
     parts = [(cut(scene.before, box), cut(scene.after, box)) for box in boxes]
+    if any(one.shape != other.shape for one, other in parts):
+        return False  # a box at the end of an image that the other has not
     levels = [int(np.abs(one.astype(np.int16) - other.astype(np.int16)).max(initial=0)) for one, other in parts]
     return max(levels, default=UNSEEN_LEVELS + 1) <= UNSEEN_LEVELS
 

@@ -31,7 +31,7 @@ class SplitReport:
     captions_per_row: dict[str, int] = field(default_factory=dict)
     words_per_caption: dict[str, float] = field(default_factory=dict)
     change_types: dict[str, int] = field(default_factory=dict)
-    image_sizes: dict[str, int] = field(default_factory=dict)
+    picture_sizes: dict[str, int] = field(default_factory=dict)  # the name in --json
     columns: list[str] = field(default_factory=list)
     repeated_pairs: int = 0
 
@@ -177,7 +177,7 @@ class _SplitChecker:
         found.captions = sum(count * rows for count, rows in self.caption_counts.items())
         found.captions_per_row = {str(count): rows for count, rows in sorted(self.caption_counts.items())}
         found.change_types = dict(self.types.most_common())
-        found.image_sizes = dict(self.sizes.most_common())
+        found.picture_sizes = dict(self.sizes.most_common())
         if self.word_counts:
             total = sum(self.word_counts.values())
             mean = sum(count * captions for count, captions in self.word_counts.items()) / total

@@ -66,7 +66,7 @@ def test_only_the_first_image_is_read(make_batch) -> None:
 
 
 def test_a_model_that_sees_pairs_is_refused(tiny_model: torch.nn.Module) -> None:
-    with pytest.raises(ConfigError, match="single pictures only"):
+    with pytest.raises(ConfigError, match="single images only"):
         ImageTextObjective(tiny_model, ImageTextSettings(kind="image-text"), **HALF)
 
 

@@ -142,7 +142,7 @@ def test_data_set_features(tmp_path: Path) -> None:
     backbone = FrozenBackbone.of(start(), "cpu")
     source = DatasetSource(kind="dataset", path=str(tmp_path / "set"), task="classes")
     facts = dataset_features(tmp_path / "features", backbone, source)
-    assert (facts.images, facts.rows, facts.task) == (8, 8, "classes")
+    assert (facts.pictures, facts.rows, facts.task) == (8, 8, "classes")
     rows = list(read_feature_rows(tmp_path / "features"))
     assert [row.class_id for row in rows] == [0, 1] * 4  # classes are numbered anew
     store = open_store(tmp_path / "features")

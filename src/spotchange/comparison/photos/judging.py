@@ -18,6 +18,7 @@ from spotchange.results import Box
 
 Pixels = npt.NDArray[np.uint8]
 
+SMALLEST = 32  # pixels of a side: less cannot be aligned, and no camera took it
 NEARLY_ALL = 0.55  # of the image: beyond this, places say nothing
 
 
@@ -32,6 +33,8 @@ class PhotoVerdict:
     """After in before's frame, in its own light."""
     zoom: float = 1.0
     """How much larger things are in after."""
+    aligned: bool = True
+    """Whether the two views could be brought together: if not, an empty mask shows nothing."""
 
     @property
     def changed(self) -> bool:
@@ -67,7 +70,7 @@ def judge_photos(before: Pixels, after: Pixels, ignore: Sequence[Box]) -> PhotoV
     else:
         local = findings_of(things_in(content), content.scale, size)
     # What happened comes first; how it was seen comes after.
-    return PhotoVerdict(mask, [*local, *everywhere], notes, aligned.after, aligned.zoom)
+    return PhotoVerdict(mask, [*local, *everywhere], notes, aligned.after, aligned.zoom, aligned.good)
 
 
 def _full_mask(content: Content, width: int, height: int) -> Mask:

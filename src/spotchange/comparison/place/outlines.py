@@ -51,6 +51,8 @@ def describe_covered(patch: Patch, size: tuple[int, int]) -> Finding | None:
     x, y = patch.rim[:2]
     if min(width, height) < 8 or patch.box_before[2:] != patch.box_after[2:]:
         return None
+    if x < 1 or y < 1 or x + width >= patch.mask.shape[1] or y + height >= patch.mask.shape[0]:
+        return None  # at the rim of the image nothing lies outside to compare with
     if np.count_nonzero(patch.mask[y : y + height, x : x + width]) < A_THIRD * width * height:
         return None
     # Only where the outline differs it tells: another box may lie over a corner of this one.
@@ -97,8 +99,6 @@ def _edges(words: npt.NDArray[np.uint32], box: Box) -> npt.NDArray[np.bool_]:
     """Where a rectangle's outline is an edge: pixels just inside that differ from those just outside."""
     x, y, width, height = box
     rows, columns = slice(y, y + height), slice(x, x + width)
-    if x < 1 or y < 1 or x + width >= words.shape[1] or y + height >= words.shape[0]:
-        return np.zeros(2 * (width + height), bool)
     sides = (
         words[rows, x] != words[rows, x - 1],
         words[rows, x + width - 1] != words[rows, x + width],

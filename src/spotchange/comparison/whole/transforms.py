@@ -137,6 +137,8 @@ def _shifted(before: Pixels, after: Pixels) -> Finding | None:
     """The whole content at another place, by the same displacement everywhere."""
     scale = max(1, round(max(before.shape[:2]) / 512))
     grey = [cv2.cvtColor(pixels[::scale, ::scale], cv2.COLOR_RGB2GRAY).astype(np.float32) for pixels in (before, after)]
+    if min(grey[0].shape) < 2:
+        return None  # a single row or column has no window
     window = cv2.createHanningWindow(grey[0].shape[::-1], cv2.CV_32F)
     (across, down), response = cv2.phaseCorrelate(grey[0], grey[1], window)
     right, lower = round(across * scale), round(down * scale)

@@ -11,6 +11,7 @@ from spotchange.comparison.result import Finding
 Pixels = npt.NDArray[np.uint8]
 
 FEWEST_MATCHES = 25
+ORB_RIM = 31  # pixels along the border where ORB finds no features
 SMALLEST_GAIN = 0.4  # of the difference must go when the view is taken out
 
 
@@ -48,6 +49,8 @@ def describe_view(before: Pixels, after: Pixels) -> Finding | None:
 def _similarity(before: Pixels, after: Pixels) -> npt.NDArray[np.float64] | None:
     """Scale, rotation and shift (2, 3) from before to after that most features agree on."""
     scale = min(1.0, 900 / max(*before.shape[:2], *after.shape[:2]))
+    if scale * min(*before.shape[:2], *after.shape[:2]) <= ORB_RIM:
+        return None  # and reducing such a strip further would leave it no pixels
     finder = cv2.ORB_create(1500)  # type: ignore[attr-defined]
     found = []
     for pixels in (before, after):

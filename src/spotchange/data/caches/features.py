@@ -49,7 +49,7 @@ class FeatureFacts:
     image_size: tuple[int, int]
     grid: tuple[int, int]
     channels: int
-    images: int = 0
+    pictures: int = 0  # a word of the file format
     rows: int = 0
     paired: bool = False
     """Rows 2k and 2k + 1 are the change and the distractor of one scene."""
@@ -82,7 +82,7 @@ def read_facts(folder: str | os.PathLike[str], *, backbone: str | None = None) -
         )
     size = (Path(folder) / FEATURES).stat().st_size if (Path(folder) / FEATURES).is_file() else -1
     cells, channels = facts.image_shape
-    if size != facts.images * cells * channels * 2:
+    if size != facts.pictures * cells * channels * 2:
         raise DataError(f"{Path(folder) / FEATURES} is not as long as {FACTS} says", hint="make the features anew")
     return facts
 

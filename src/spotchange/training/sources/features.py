@@ -98,7 +98,7 @@ class FeatureStore:
         self.facts: FeatureFacts = read_facts(folder, backbone=backbone)
         self.rows: list[FeatureRow] = list(read_feature_rows(folder))
         self.device = device
-        shape = (self.facts.images, *self.facts.image_shape)
+        shape = (self.facts.pictures, *self.facts.image_shape)
         mapped = torch.from_file(str(folder / FEATURES), size=int(np.prod(shape)), dtype=torch.float16)
         self._features = mapped.view(shape)
         if fits_on(device, mapped.nbytes):
