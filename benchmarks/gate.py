@@ -252,7 +252,7 @@ class Judge:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--pictures", type=int, default=2000)
+    parser.add_argument("--images", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=17)
     parser.add_argument("--model", default="bundled")
     parser.add_argument("--screenshots", type=Path)

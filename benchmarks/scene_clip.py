@@ -62,7 +62,7 @@ def draw(loaded: LoadedModel, first: int, count: int, device: str) -> ImageBatch
         height=height,
         quality="faithful",
         device=device,
-        images=(BEFORE,),
+        views=(BEFORE,),
     )
     attributes, _ = patch_truth(as_tensors(scenes), ids.expand(-1, 3, -1, -1), loaded.settings.vision.grid)
     mean, std = (torch.tensor(each, device=device).view(1, 3, 1, 1) for each in
@@ -121,7 +121,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", type=Path)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--pictures", type=int, default=1000)
+    parser.add_argument("--images", type=int, default=1000)
     parser.add_argument("--fit", type=int, default=1000)
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
