@@ -96,7 +96,10 @@ def hub(patch: pytest.MonkeyPatch) -> Iterator[str]:
         server.repositories["me/pictures"] = {"private": False, "branches": {}, "commits": {}}
         server.commit("me/pictures", "main", {"README.md": b"pictures"})
         patch.setenv("HF_ENDPOINT", server.address)
-        patch.setattr("huggingface_hub.constants.ENDPOINT", server.address)  # read when it was imported
+        # Both are read from the environment when the library is imported, which another test may have done.
+        patch.setattr("huggingface_hub.constants.ENDPOINT", server.address)
+        pattern = server.address + "/{repo_id}/resolve/{revision}/{filename}"
+        patch.setattr("huggingface_hub.constants.HUGGINGFACE_CO_URL_TEMPLATE", pattern)
         patch.setenv("HF_TOKEN", "hf_atestthatnobodymaysee")
         patch.setattr("huggingface_hub.constants.HF_HUB_DISABLE_XET", True)
         patch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
