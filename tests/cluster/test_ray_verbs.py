@@ -93,4 +93,4 @@ def test_compare_says_the_same(tmp_path: Path) -> None:
     found = [CliRunner().invoke(app, [str(each) for each in (*rest, *more)]) for more in ((), RAY)]
     here, far = (without(json.loads(each.stdout), "seconds") for each in found)
     assert far == here
-    assert str(found[0].exception) == str(found[1].exception) == "1 of 12 pictures cannot be read; their lines say why"
+    assert str(found[0].exception) == str(found[1].exception) == "1 of 12 images cannot be read; their lines say why"
