@@ -60,6 +60,13 @@ class Finding:
             "text_after": self.text_after,
         }
 
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Finding:
+        """What `to_dict` gave."""
+        boxes = {side: tuple(map(tuple, values[side])) for side in ("boxes_before", "boxes_after")}
+        pairs = {name: tuple(values[name]) if values[name] else None for name in ("shift", "colours")}
+        return cls(**values | boxes | pairs)
+
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class CaptionResult:
@@ -100,6 +107,19 @@ class CaptionResult:
         values["warnings"] = list(self.warnings)
         values["findings"] = [each.to_dict() for each in self.findings]
         return {"schema_version": values.pop("schema_version"), **values}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> CaptionResult:
+        """What `to_dict` gave."""
+        regions = (each | {"box": tuple(each["box"])} for each in values["regions"])
+        nested: dict[str, Any] = {
+            "alternatives": tuple(Alternative(**each) for each in values["alternatives"]),
+            "regions": tuple(Region(**each) for each in regions),
+            "findings": tuple(Finding.from_dict(each) for each in values["findings"]),
+            "differences": tuple(values["differences"]),
+            "warnings": tuple(values["warnings"]),
+        }
+        return cls(**values | nested)
 
     def __repr__(self) -> str:
         verdict = "changed" if self.changed else "unchanged"

@@ -71,3 +71,9 @@ def test_an_earlier_result_is_replaced(folder: Path) -> None:
         Image.new("RGB", (32, 24), colour).save(folder / "after" / "shot.png")
         assert run("compare", "before", "after", *options).exit_code == 0
         assert all(colour in (folder / name).read_text() for name in outputs.values())
+
+
+@pytest.mark.parametrize("verb", ["compare", "evaluate"])
+def test_a_folder_in_place_of_a_result_is_told_before_anything_is_computed(tmp_path: Path, verb: str) -> None:
+    done = CliRunner().invoke(app, [verb, str(tmp_path / "absent"), str(tmp_path), "--out", str(tmp_path)])
+    assert str(done.exception) == f"--out {tmp_path} is a folder"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from spotchange.cli.cluster import Address, Engine, GpusPerWorker, cluster_of, rate, tell_workers
+from spotchange.cli.cluster import Address, Engine, GpusPerWorker, cluster_of, rate, tell, tell_workers
 from spotchange.cli.decoding import Decode
 from spotchange.cli.model_options import (
     MODEL_HELP,
@@ -81,7 +81,6 @@ def caption(
     _check_outputs(named, [each for each in (before, after, pairs) if each is not None], out, heatmap, force=force)
 
     from spotchange.answering import CaptionOptions, LoadOptions, load
-    from spotchange.answering.bulk.one_machine import Tally, caption_pairs
 
     beams = 1 if decode is Decode.GREEDY else beam
     options = CaptionOptions(beams=beams, max_words=max_words, threshold=threshold, ignore=boxes)
@@ -100,23 +99,27 @@ def caption(
             batch_size=batch_size,
             asked=None if out is None else asked_fingerprint(model, model_options, options),
         )
-        tally = _caption_on_cluster(work, named, out, cluster, as_json=as_json, force=force)
+        tally: Tally | None = _caption_on_cluster(work, named, out, cluster, as_json=as_json, force=force)
     else:
         captioner = load(model, device=device, threads=threads, runtime=runtime, model_options=model_options)
         if out is not None:
             tally = _write_many(captioner, named, out, options, batch_size, model=(model, model_options), force=force)
         elif many:
+            from spotchange.answering.bulk.one_machine import caption_pairs
+
             lines = caption_pairs(captioner, named, options=options, batch_size=batch_size)
             tally = _print_many(lines, as_json=as_json)
         else:
             assert before is not None
             assert after is not None
-            tally = Tally()
-            tally.add([_caption_one(captioner, before, after, heatmap, options, as_json)])
+            tally = None
+            changed = _caption_one(captioner, before, after, heatmap, options, as_json)["changed"]
         print_usage(captioner)
-    if tally.failed:
-        raise InputError(f"{tally.failed} of {tally.pairs} pairs failed; their lines say why")
-    if fail_on_change and tally.changed:
+    if tally is not None:
+        if tally.failed:
+            raise InputError(f"{tally.failed} of {tally.pairs} pairs failed; their lines say why")
+        changed = tally.changed > 0
+    if fail_on_change and changed:
         raise typer.Exit(1)
 
 
@@ -158,7 +161,7 @@ def _named_pairs(before: Path | None, after: Path | None, pairs: Path | None) ->
     alone = unpaired(before, after)
     if alone:
         listed = ", ".join(str(path) for path in alone[:5]) + (", ..." if len(alone) > 5 else "")
-        notes().print(f"warning: {len(alone)} pictures have no partner: {listed}", markup=False, soft_wrap=True)
+        notes().print(f"warning: {len(alone)} images have no partner: {listed}", markup=False, soft_wrap=True)
     return named
 
 
@@ -232,6 +235,7 @@ def _caption_on_cluster(
             cluster,
             advance=lambda steps: bar.advance(task, steps),
             started=tell_workers,
+            told=tell,
             force=force,
         )
     notes().print(f"{out}: {tally.pairs} pairs", markup=False, soft_wrap=True)

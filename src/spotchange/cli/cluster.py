@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
-from rich.progress import ProgressColumn, Task
-from rich.text import Text
 
 from spotchange.cli.output import notes
 from spotchange.errors import InputError
 
 if TYPE_CHECKING:
-    from spotchange.cluster import ClusterOptions
+    from rich.progress import ProgressColumn, Task
+    from rich.text import Text
+
+    from spotchange.cluster import ClusterOptions, Resumption
 
 Engine = Annotated[Literal["local", "ray"], typer.Option("--engine", help="local, or ray: workers of a Ray cluster.")]
 Address = Annotated[
@@ -38,6 +42,32 @@ def cluster_of(
     return options
 
 
+@contextmanager
+def kept_rows(cluster: ClusterOptions | None, *results: Path | None, parts: int = 1) -> Iterator[list[Resumption]]:
+    """Where finished rows lie until the block ends well: beside the first result that goes to a file.
+
+    None for a run on one machine, and for one that only prints: there is no place its user could predict.
+    """
+    place = next((each for each in results if each is not None), None)
+    if cluster is None or place is None:
+        yield []
+        return
+    from spotchange.cluster import Resumption, ShardedLines
+    from spotchange.locks import one_writer
+
+    with one_writer(place):
+        places = [place, *(place.with_name(f"{place.name}.{number}") for number in range(2, parts + 1))]
+        kept = [Resumption(shards=ShardedLines(each), told=tell) for each in places]
+        yield kept
+        for each in kept:
+            each.shards.remove()
+
+
+def tell(text: str) -> None:
+    """One line about the run."""
+    notes().print(text, style="dim", markup=False, soft_wrap=True)
+
+
 def tell_workers(workers: int) -> None:
     """One line when the cluster is there."""
     notes().print(f"ray: {workers} worker{'s' * (workers > 1)}", style="dim")
@@ -45,14 +75,12 @@ def tell_workers(workers: int) -> None:
 
 def rate(what: str) -> ProgressColumn:
     """A column of a progress bar: how many a second."""
-    return _Rate(what)
+    from rich.progress import ProgressColumn
+    from rich.text import Text
 
+    class Rate(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            speed = task.finished_speed or task.speed
+            return Text("" if speed is None else f"{speed:.1f} {what}/s", style="dim")
 
-class _Rate(ProgressColumn):
-    def __init__(self, what: str) -> None:
-        super().__init__()
-        self.what = what
-
-    def render(self, task: Task) -> Text:
-        speed = task.finished_speed or task.speed
-        return Text("" if speed is None else f"{speed:.1f} {self.what}/s", style="dim")
+    return Rate()

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from spotchange.cli.caption import parse_box
-from spotchange.cli.cluster import Address, Engine, cluster_of, rate
+from spotchange.cli.cluster import Address, Engine, cluster_of, kept_rows, rate
 from spotchange.cli.model_options import Hints, MaxNewTokens, ModelOptions, parse_options, print_usage
 from spotchange.cli.output import HTML, check_result_file, notes, print_json, print_line, progress
 from spotchange.errors import InputError
@@ -19,9 +20,9 @@ from spotchange.storage import as_place, check_writable
 
 if TYPE_CHECKING:
     from spotchange.answering import Captioner
-    from spotchange.cluster import ClusterOptions
+    from spotchange.cluster import ClusterOptions, Resumption
     from spotchange.regression import ComparedFile, CompareSettings, FolderComparison, FolderPlan
-    from spotchange.regression.run import Outputs
+    from spotchange.regression.one_pair import Outputs
     from spotchange.regression.settings import Tolerances
 
 Preset = Literal["exact", "tolerant", "photos"]
@@ -94,6 +95,9 @@ def compare(
 ) -> None:
     """Say what changed between the images of two folders: new, missing, identical, changed.
 
+    With --engine ray a run that is killed goes on: rows lie in FILE.shards, beside the first of --out, --report,
+    --junit and --markdown, until all are there.
+
     Exit codes: 0 done; 1 with --fail-on-change, if anything is changed, missing or new; 2 bad input.
     """
     from spotchange.regression import settings as regression_settings
@@ -130,9 +134,12 @@ def compare(
         check_deletions(plan, only or ())
     model_options = parse_options(model_option, hints=hints, max_new_tokens=max_new_tokens)
     captioner = _load(model, device, model_options) if model is not None and plan.differing else None
-    compared = _compare(plan, settings, given, _outputs(diff_dir, report), captioner, workers, cluster, json_lines)
-    print_usage(captioner)
-    _write(compared, out, report, junit, markdown)
+    with kept_rows(cluster, out, report, junit, markdown) as kept:
+        worded_by = _fingerprint(model, model_options, captioner) if kept and captioner else ""
+        compare_all = partial(_compare, plan, settings, given, _outputs(diff_dir, report), captioner, workers)
+        compared = compare_all(cluster, kept[0] if kept else None, worded_by, json_lines)
+        print_usage(captioner)
+        _write(compared, out, report, junit, markdown)
     if as_json:
         print_json(compared.to_dict())
     elif not json_lines:
@@ -142,7 +149,7 @@ def compare(
         raise InputError(f"{failed} of {len(compared.files)} images cannot be read; their lines say why")
     if update_baseline:
         accepted = approve(compared, only or ())
-        notes().print(f"{len(accepted)} pictures updated in {before}", markup=False, soft_wrap=True)
+        notes().print(f"{len(accepted)} images updated in {before}", markup=False, soft_wrap=True)
     if fail_on_change and compared.differs:
         raise typer.Exit(1)
 
@@ -184,7 +191,7 @@ def _learn(captures: Path, path: Path, as_json: bool) -> None:
 
 
 def _outputs(diff_dir: Path | None, report: Path | None) -> Outputs:
-    from spotchange.regression.run import Outputs
+    from spotchange.regression.one_pair import Outputs
 
     if report is None:
         return Outputs(diff_dir=diff_dir)
@@ -203,6 +210,14 @@ def _load(model: str, device: str, options: dict[str, str]) -> Captioner:
     return load(model, device=device, model_options=options)
 
 
+def _fingerprint(model: str | None, options: dict[str, str], captioner: Captioner) -> str:
+    from spotchange.answering import CaptionOptions
+    from spotchange.answering.bulk.fingerprint import asked_fingerprint
+
+    signature = getattr(captioner.answerer, "signature", None)
+    return asked_fingerprint(model or "", options, CaptionOptions(), signature=signature)
+
+
 def _compare(
     plan: FolderPlan,
     settings: CompareSettings,
@@ -211,12 +226,14 @@ def _compare(
     captioner: Captioner | None,
     workers: int | None,
     cluster: ClusterOptions | None,
+    kept: Resumption | None,
+    worded_by: str,
     json_lines: bool,
 ) -> FolderComparison:
     from spotchange.regression import compare_folders
 
-    with progress(rate("pictures")) as bar:
-        task = bar.add_task("pictures", total=len(plan))
+    with progress(rate("images")) as bar:
+        task = bar.add_task("images", total=len(plan))
 
         def finished(compared: ComparedFile) -> None:
             bar.advance(task, 1)
@@ -232,6 +249,8 @@ def _compare(
             captioner=captioner,
             workers=workers,
             cluster=cluster,
+            kept=kept,
+            worded_by=worded_by,
             finished=finished,
         )
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from spotchange.cli.cluster import Address, Engine, GpusPerWorker, cluster_of, rate
+from spotchange.cli.cluster import Address, Engine, GpusPerWorker, cluster_of, kept_rows, rate
 from spotchange.cli.decoding import Decode
 from spotchange.cli.model_options import (
     MODEL_HELP,
@@ -22,12 +22,13 @@ from spotchange.cli.model_options import (
 )
 from spotchange.cli.output import HTML, check_result_file, notes, print_json, progress, show_tables, tables
 from spotchange.errors import InputError
+from spotchange.files import json_text, write_text
 from spotchange.storage import as_place
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from spotchange.cluster import ClusterOptions
+    from spotchange.cluster import ClusterOptions, Resumption
     from spotchange.data import Row
     from spotchange.evaluation import Evaluation, EvaluationOptions
     from spotchange.evaluation.judging.judge import Judge
@@ -44,6 +45,10 @@ def evaluate(
     report: Annotated[
         Path | None,
         typer.Option(parser=as_place, metavar="FILE", help="Write a page with tables, plots and pairs here."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(parser=as_place, metavar="FILE", help="Write everything, item scores included, as JSON here."),
     ] = None,
     retrieval: Annotated[
         bool, typer.Option("--retrieval", help="Rank captions for pairs and pairs for captions too.")
@@ -80,10 +85,15 @@ def evaluate(
     workers: Annotated[int | None, typer.Option(min=1, help="With --engine ray: how many; default: all cores.")] = None,
     gpus_per_worker: GpusPerWorker = 0.0,
 ) -> None:
-    """Caption a split and measure: standard metrics, verdicts, facts, pointing; in total and by change type."""
+    """Caption a split and measure: standard metrics, verdicts, facts, pointing; in total and by change type.
+
+    With --engine ray a run that is killed goes on: answers lie in FILE.shards, beside --out or else --report, until
+    all is measured.
+    """
     from spotchange.evaluation import EvaluationOptions
     from spotchange.evaluation import evaluate as run
 
+    check_result_file("--out", out, begins='{"schema_version": ')
     check_result_file("--report", report, begins=HTML)
     model_options = parse_options(model_option, hints=hints, differences=differences, max_new_tokens=max_new_tokens)
     if model_options and not any(_is_asked(name) for name in (model, compare or "")):
@@ -111,17 +121,22 @@ def evaluate(
         seed=seed,
         meteor=meteor,
     )
-    answer = partial(_answer, options, model_options, cluster)
-    evaluation = run(model, data_set, options, answer=answer, judge=asked_judge)
-    if asked_judge is not None:
-        notes().print(f"judge {asked_judge.name}: {asked_judge.usage}", markup=False, soft_wrap=True)
-    _show(evaluation, report, as_json=as_json)
+    systems = [model, *([] if compare is None else [compare])]
+    with kept_rows(cluster, out, report, parts=len(systems)) as kept:
+        answer = partial(_answer, options, model_options, cluster, dict(zip(systems, kept, strict=False)))
+        evaluation = run(model, data_set, options, answer=answer, judge=asked_judge)
+        if asked_judge is not None:
+            notes().print(f"judge {asked_judge.name}: {asked_judge.usage}", markup=False, soft_wrap=True)
+        if out is not None:
+            write_text(out, json_text(evaluation.as_dict()) + "\n")
+        _show(evaluation, report, as_json=as_json)
 
 
 def _answer(
     options: EvaluationOptions,
     model_options: dict[str, str],
     cluster: ClusterOptions | None,
+    kept: dict[str, Resumption],
     name: str,
     rows: Sequence[Row],
 ) -> SystemOutputs:
@@ -141,6 +156,7 @@ def _answer(
             max_words=options.max_words,
             advance=lambda done: bar.advance(task, done),
             cluster=cluster,
+            kept=kept.get(name),
         )
     print_usage(answered.captioner)
     return answered

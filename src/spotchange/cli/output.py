@@ -8,14 +8,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
-
 from spotchange.errors import InputError, SpotchangeError
 from spotchange.files import json_text
-from spotchange.storage import check_writable
+from spotchange.storage import check_writable, is_address
 
 if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress, ProgressColumn
+
     from spotchange.reports.tables import Table
 
 COMPILING = "compiling kernels, once on this machine; this takes a minute"
@@ -24,21 +24,25 @@ LOOKS = {"system": "bold", "interval": "dim", "constant": "dim italic", "publish
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
-class _PlainConsole(Console):
-    """A console on which names of files cannot steer the terminal."""
-
-    def print(self, *objects: Any, **options: Any) -> None:
-        super().print(*(visible(each) if isinstance(each, str) else each for each in objects), **options)
-
-
 def notes() -> Console:
     """The console for logs, warnings and progress; made anew so that tests may swap stderr."""
-    return _PlainConsole(stderr=True, highlight=False)
+    return _plain_console(stderr=True)
 
 
 def tables() -> Console:
     """The console for results that people read."""
-    return _PlainConsole(highlight=False)
+    return _plain_console(stderr=False)
+
+
+def _plain_console(*, stderr: bool) -> Console:
+    """A console on which names of files cannot steer the terminal."""
+    from rich.console import Console  # here: plain lines, which are most of what is said, need none
+
+    class PlainConsole(Console):
+        def print(self, *objects: Any, **options: Any) -> None:
+            super().print(*(visible(each) if isinstance(each, str) else each for each in objects), **options)
+
+    return PlainConsole(stderr=stderr, highlight=False)
 
 
 def visible(text: str) -> str:
@@ -110,6 +114,8 @@ def check_result_file(option: str, path: Path | None, *, begins: str) -> None:
     if path is None:
         return
     check_writable(path.parent, option)
+    if not is_address(path) and path.is_dir():
+        raise InputError(f"{option} {path} is a folder", hint="name a file")
     if not path.is_file():
         return
     with path.open("rb") as file:
@@ -130,6 +136,8 @@ def check_result_image(option: str, path: Path | None, *, inputs: Iterable[Path]
 
 def progress(*columns: ProgressColumn) -> Progress:
     """A progress bar on stderr that leaves nothing behind in a pipe."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
     console = notes()
     return Progress(
         TextColumn("{task.description}"),

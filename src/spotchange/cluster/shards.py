@@ -33,6 +33,10 @@ class ShardedLines:
         else:
             self._read()
 
+    def __len__(self) -> int:
+        """How many shards the manifest names."""
+        return len(self._shards)
+
     def whole(self, number: int, key: str) -> list[dict[str, Any]] | None:
         """The lines of a shard made from `key`, if it is there as it was written and without errors."""
         entry = self._shards.get(number)
@@ -68,6 +72,10 @@ class ShardedLines:
                 if content is None:
                     raise InputError(f"{self._path(number)} is damaged", hint="run the same command again")
                 merged.write(content)
+        self.remove()
+
+    def remove(self) -> None:
+        """What they were kept for is done."""
         remove_folder(self.folder)
 
     def _path(self, number: int) -> Path:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spotchange.cluster import ClusterOptions, in_order, pieces, run_on_ray
+from spotchange.cluster import ClusterOptions, Resumption
 from spotchange.data import Row
 from spotchange.errors import InputError, ReplyError, SpotchangeError
 from spotchange.language import change_type_of, says_no_change
@@ -71,6 +71,7 @@ def outputs_of(
     max_words: int = 32,
     advance: Callable[[int], None] = lambda done: None,
     cluster: ClusterOptions | None = None,
+    kept: Resumption | None = None,
 ) -> SystemOutputs:
     """Let a system answer the rows.
 
@@ -85,12 +86,15 @@ def outputs_of(
         max_words: longest caption in tokens.
         advance: called with the number of further pairs answered.
         cluster: workers of this cluster answer instead of this process.
+        kept: where the cluster's answers lie until all are there, so that a run that is killed goes on.
     """
     if is_captions_file(system):
         answered = outputs_from_file(Path(system), rows)
         advance(len(rows))
         return answered
     if cluster is not None:
+        from spotchange.evaluation.on_cluster import AnswerWork, outputs_from_cluster  # here: it needs what stands here
+
         work = AnswerWork(
             system=system,
             device=device,
@@ -100,7 +104,7 @@ def outputs_of(
             beams=beams,
             max_words=max_words,
         )
-        return _outputs_from_cluster(work, rows, cluster, advance)
+        return outputs_from_cluster(work, rows, cluster, advance=advance, kept=kept)
     from spotchange.answering import load  # here: captions from a file need no torch
 
     captioner = load(system, device=device, runtime=runtime, model_options=model_options)
@@ -153,59 +157,6 @@ def outputs_from_model(
     return SystemOutputs(
         name=captioner.name, outputs=outputs, fingerprint=fingerprint, decoding=decoding, captioner=captioner
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class AnswerWork:
-    """Rows to answers, each with the name, the weights and the decoding it is due to; in a worker of a cluster."""
-
-    system: str
-    device: str
-    runtime: str
-    model_options: Mapping[str, str]
-    batch_size: int
-    beams: int
-    max_words: int
-
-    def start(self) -> Callable[[Sequence[Row]], Iterator[SystemOutputs]]:
-        """Load the model."""
-        from spotchange.answering import load
-
-        # Workers share machines: a core each.
-        options = self.model_options
-        captioner = load(self.system, device=self.device, threads=1, runtime=self.runtime, model_options=options)
-        mark = fingerprint_of(self.system, captioner)
-
-        def answers(rows: Sequence[Row]) -> Iterator[SystemOutputs]:
-            answered = outputs_from_model(
-                captioner,
-                rows,
-                batch_size=self.batch_size,
-                beams=self.beams,
-                max_words=self.max_words,
-                fingerprint=mark,
-            )
-            for output in answered.outputs:
-                yield replace(answered, outputs=[output], captioner=None)
-
-        return answers
-
-    def failed(self, item: Row, reason: str) -> SystemOutputs:
-        """An evaluation counts every row."""
-        raise InputError(f"row {item.id!r}: {reason}")
-
-
-def _outputs_from_cluster(
-    work: AnswerWork, rows: Sequence[Row], cluster: ClusterOptions, advance: Callable[[int], None]
-) -> SystemOutputs:
-    outputs: list[Output] = []
-    first: SystemOutputs | None = None
-    for piece in in_order(run_on_ray(work, dict(enumerate(pieces(rows, work.batch_size))), cluster)):
-        first = first or piece[0]
-        outputs += [each.outputs[0] for each in piece]
-        advance(len(piece))
-    assert first is not None
-    return replace(first, outputs=outputs)
 
 
 def outputs_from_file(path: Path, rows: Sequence[Row]) -> SystemOutputs:

@@ -7,8 +7,9 @@ from fnmatch import fnmatchcase
 
 from spotchange.errors import InputError
 from spotchange.files import write_bytes
+from spotchange.regression.one_pair import DIFFERENT, ComparedFile
 from spotchange.regression.plan import FolderPlan
-from spotchange.regression.run import DIFFERENT, ComparedFile, FolderComparison
+from spotchange.regression.run import FolderComparison
 
 
 def check_deletions(plan: FolderPlan, only: Sequence[str] = ()) -> None:

@@ -28,8 +28,12 @@ def diff_image(before: ImageSource, found: Comparison) -> Image.Image:
     return Image.fromarray(pixels)
 
 
+def diff_path(path: Path) -> Path:
+    """Where the diff image of a pair of that name lies."""
+    return path if path.suffix.lower() == ".png" else path.with_name(path.name + ".png")
+
+
 def write_diff(path: Path, before: ImageSource, found: Comparison) -> None:
     """Write the diff image as PNG under the pair's name, all or nothing."""
-    target = path if path.suffix.lower() == ".png" else path.with_name(path.name + ".png")
-    with atomic_path(target) as temporary:
+    with atomic_path(diff_path(path)) as temporary:
         diff_image(before, found).save(temporary, "PNG", compress_level=1)

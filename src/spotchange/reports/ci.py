@@ -6,7 +6,7 @@ import re
 from xml.etree import ElementTree
 
 from spotchange.regression import ComparedFile, FolderComparison
-from spotchange.regression.run import DIFFERENT
+from spotchange.regression.one_pair import DIFFERENT
 
 SUITE = "spotchange compare"
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from html import escape
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
@@ -12,12 +11,13 @@ from spotchange.comparison import Comparison
 from spotchange.files import write_bytes
 from spotchange.images import encode_image
 from spotchange.regression.diff_image import diff_image
+from spotchange.regression.one_pair import LAST_FILE
 from spotchange.reports.pair_view import image_uri
 
 if TYPE_CHECKING:
     from PIL import Image
 
-    from spotchange.regression.run import Outputs
+    from spotchange.regression.one_pair import Outputs
 
 VIEW_WIDTH = 960  # pixels; a tall page keeps its width and scrolls
 MODES = (("slider", "Slider"), ("sides", "Side by side"), ("blink", "Blink"), ("diff", "Diff"))
@@ -71,12 +71,12 @@ def _full_size(pair: ImagePair, diff: Image.Image, name: str, outputs: Outputs) 
     """Links to the images at full size, which lie beside the report."""
     if outputs.files_dir is None:
         return ""
-    folder = hashlib.sha256(name.encode()).hexdigest()[:12]
+    folder = outputs.files_of(name)
     suffix = PurePosixPath(name).suffix
     contents = {
         f"before{suffix}": _bytes(pair.before),
         f"after{suffix}": _bytes(pair.after),
-        "diff.png": encode_image(diff),
+        LAST_FILE: encode_image(diff),
     }
     for file, content in contents.items():
         write_bytes(outputs.files_dir / folder / file, content)

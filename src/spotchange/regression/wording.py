@@ -1,0 +1,54 @@
+"""A model's sentences for what the comparison called changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from spotchange.answering import Answer, CaptionOptions
+from spotchange.errors import SpotchangeError
+from spotchange.regression.one_pair import ComparedFile
+
+if TYPE_CHECKING:
+    from spotchange.answering import Captioner
+
+WORDED_TOGETHER = 16  # pairs that a model is shown at a time
+
+
+def in_words(results: Iterable[tuple[ComparedFile, tuple[Path, Path]]], captioner: Captioner) -> Iterator[ComparedFile]:
+    """The model's sentences for what the comparison called changed, some pairs at a time, in order."""
+    results = iter(results)
+    while part := list(islice(results, WORDED_TOGETHER)):
+        changed = [(each, files) for each, files in part if each.status == "changed"]
+        pairs = [files for _, files in changed]
+        answers = captioner.answer_many(pairs, options=CaptionOptions(), batch_size=WORDED_TOGETHER, keep_errors=True)
+        worded = {each.name: _worded(each, answer) for (each, _), answer in zip(changed, answers, strict=True)}
+        yield from (worded.get(each.name, each) for each, _ in part)
+
+
+def _worded(compared: ComparedFile, answer: Answer | SpotchangeError) -> ComparedFile:
+    """The model's sentence, if the model sees a change too; the verdict stands, and so does the comparison's sentence
+    where the model has none."""
+    assert compared.result is not None
+    if isinstance(answer, SpotchangeError):
+        warning = f"the model did not word this: {answer.message}"
+        return replace(compared, result=replace(compared.result, warnings=(*compared.result.warnings, warning)))
+    worded = answer.result
+    if not worded.changed or worded.source == "pixels":
+        return compared
+    result = replace(
+        compared.result,
+        caption=worded.caption,
+        alternatives=worded.alternatives,
+        differences=worded.differences,
+        change_type=worded.change_type or compared.result.change_type,
+        familiarity=worded.familiarity,
+        source=worded.source,
+        model=worded.model,
+        warnings=(*compared.result.warnings, *worded.warnings),
+        seconds=round(compared.result.seconds + worded.seconds, 4),
+    )
+    return replace(compared, result=result)
