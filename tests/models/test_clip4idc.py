@@ -53,7 +53,7 @@ SIZES = {
     "spotchange-small": 27_851_880,
     "scene-clip": 12_354_081,
     "scene-clip4idc": 18_062_193,
-    "spotchange-everyday": 10_080_770,
+    "spotchange-everyday": 10_147_331,
     "spotchange-tiny": 458_792,
 }
 
