@@ -10,9 +10,12 @@ from PIL import Image
 from spotchange.answering import CaptionOptions, ImagePair, build_answerer
 from spotchange.answering.gate import EVERYDAY, PIXELS, GatedAnswerer, route
 from spotchange.answering.interface import Answer
+from spotchange.answering.photo_model import PhotoModel, PhotoView
 from spotchange.answering.photos import PhotoAnswerer
+from spotchange.everyday.kinds import KINDS
 from spotchange.everyday.language.nouns import everyday_nouns
 from spotchange.everyday.recognition.recognisers import Recognisers
+from spotchange.models.weights.bundled import everyday_folder
 
 LIBRARY = Path(str(resources.files("spotchange"))) / "assets" / "everyday-library"
 
@@ -40,7 +43,8 @@ def bottle() -> Image.Image:
 
 @pytest.fixture(scope="module")
 def everyday() -> PhotoAnswerer:
-    return PhotoAnswerer(Recognisers(threads=1))
+    model = PhotoModel(everyday_folder(), runtime="onnx", device="cpu", threads=1)
+    return PhotoAnswerer(Recognisers(threads=1), model)
 
 
 def placed(photo: Image.Image, thing: Image.Image, at: tuple[int, int]) -> Image.Image:
@@ -147,3 +151,30 @@ def test_a_page_with_a_photo_in_it_is_compared_exactly(photo):
     changed = page.copy()
     changed.paste((0, 0, 0), (500, 10, 510, 14))
     assert route(ImagePair.of(page, changed)) == PIXELS
+
+
+def viewed(score: float, kind: str) -> PhotoAnswerer:
+    """Photos with a model that says what a test wants."""
+    kinds = dict.fromkeys(KINDS[1:], 0.01) | {kind: 0.9}
+    view = PhotoView(
+        score=score, changed=score >= 0.5, kinds=kinds, heat=np.eye(18, dtype=np.float32)[None].repeat(2, 0)
+    )
+    return PhotoAnswerer(Recognisers(threads=1), lambda pair, threshold=None: view)
+
+
+def test_a_change_that_only_the_model_sees_is_told_where_it_points(photo):
+    again = shot_again(photo, np.random.default_rng(4))
+    assert not answer(viewed(0.02, "move"), photo, again).result.changed
+    seen = answer(viewed(0.97, "move"), photo, again).result
+    assert (seen.changed, seen.change_type, seen.change_score) == (True, "move", 0.97)
+    assert seen.regions
+
+
+def test_what_the_model_says_of_the_whole_is_not_believed_where_the_images_do_not_show_it(photo):
+    again = shot_again(photo, np.random.default_rng(4))
+    assert not answer(viewed(0.97, "mirror"), photo, again).result.changed
+
+
+def test_the_model_may_doubt_light_but_not_an_edited_file(photo, bottle):
+    edited = placed(photo, bottle, (30, 150))
+    assert answer(viewed(0.01, "add"), photo, edited).result.changed

@@ -2,8 +2,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from spotchange.comparison.photos.judging import PhotoVerdict
-from spotchange.errors import ModelError
 from spotchange.everyday.kinds import KINDS, OBJECT_KINDS
 from spotchange.everyday.language.naming import Name
 from spotchange.everyday.language.nouns import ROOT, everyday_nouns
@@ -11,9 +9,7 @@ from spotchange.everyday.language.telling import told
 from spotchange.everyday.recognition.account import Account, SeenChange, likeness
 from spotchange.everyday.recognition.detector import Detected, decoded, overlaps
 from spotchange.everyday.recognition.evidence import Evidence, recognised_classes
-from spotchange.everyday.recognition.kind_model import KindModel
-from spotchange.everyday.recognition.recognisers import Looks, detected_near, recognisers_folder, window
-from spotchange.everyday.recognition.signs import place_signs, whole_signs
+from spotchange.everyday.recognition.recognisers import detected_near, window
 from spotchange.everyday.recognition.traces import Traces
 from spotchange.results import Finding
 
@@ -90,21 +86,21 @@ class Eyes:
         self.detected = detected or [nothing, nothing]
         self.nouns = nouns or {}
         self.evidence = Evidence(known=(), level=0.6)
-        self.kind = None  # that the kind model is sure of; None: it is not
+        self.kind = None  # that the trained model is sure of; None: it is not
 
     def detect(self, images):
         return self.detected
 
-    def kinds(self, signs):
-        assert {"gain", "0 same on", "1 there", "0 to 1 cosine"} <= set(signs)
-        return {kind: 0.9 if kind == self.kind else 0.1 / 15 for kind in KINDS}
+    @property
+    def kinds(self):
+        return {kind: 0.9 if kind == self.kind else 0.1 / 15 for kind in KINDS[1:]}
 
     def look(self, places):
         rows = np.full((len(places), len(TREE.names) + 1), 1e-4)
         for row, (_, found, _) in zip(rows, places, strict=True):
             noun = self.nouns.get(self.detected.index(found) if found in self.detected else 0)
             row[TREE.ids[noun] if noun else -1] = 1
-        return Looks(rows / rows.sum(axis=1, keepdims=True), np.ones((len(places), 4), np.float32))
+        return rows / rows.sum(axis=1, keepdims=True)
 
 
 def ground() -> np.ndarray:
@@ -126,8 +122,7 @@ def put(image: np.ndarray, box: tuple[int, int, int, int], colour=(200, 30, 30))
 def account(before, after, kind, box, eyes, *, box_after=None) -> list[SeenChange]:
     finding = Finding(kind=kind, sentence="", boxes_before=(box,), boxes_after=(box_after or box,), pixels=100)
     images = (Image.fromarray(before), Image.fromarray(after))
-    verdict = PhotoVerdict(changed(before, after), [finding], (), after)
-    return Account(*images, verdict.mask, [finding], eyes, whole_signs(before, after, verdict)).changes()
+    return Account(*images, changed(before, after), [finding], eyes, eyes.kinds).changes()
 
 
 BOX = (20, 30, 30, 30)
@@ -183,7 +178,7 @@ def test_nothing_is_named_below_the_level():
 
 
 @pytest.mark.parametrize("kind", OBJECT_KINDS)
-def test_a_sure_kind_model_is_believed(kind):
+def test_a_sure_model_is_believed(kind):
     eyes = Eyes()
     eyes.kind = kind
     (change,) = account(put(ground(), BOX), put(ground(), BOX, (30, 60, 200)), "replaced", BOX, eyes)
@@ -191,12 +186,18 @@ def test_a_sure_kind_model_is_believed(kind):
     assert (change.before is None, change.after is None) == (kind == "add", kind == "drop")
 
 
-def test_rules_that_name_the_thing_are_not_overruled():
-    looks = [Detected(np.zeros((0, 4), np.float32), np.zeros(0, np.int64), np.zeros(0, np.float32)) for _ in range(2)]
-    eyes = Eyes(looks, nouns={0: "mug", 1: "mug"})
+def test_an_unsure_model_leaves_the_kind_to_the_rules():
+    eyes = Eyes()
+    assert max(eyes.kinds.values()) < 0.5
+    (change,) = account(put(ground(), BOX), ground(), "replaced", BOX, eyes)
+    assert change.kind == "drop"
+
+
+def test_people_do_not_come_apart_whatever_the_model_says():
+    eyes = Eyes([person(corners(0.1, 0.2, 0.35, 0.6))] * 2)
     eyes.kind = "split"
     (change,) = account(put(ground(), BOX), put(ground(), BOX, (30, 60, 200)), "replaced", BOX, eyes)
-    assert change.thing.noun == "mug"
+    assert change.thing.noun == "person"
     assert change.kind != "split"
 
 
@@ -206,19 +207,3 @@ def test_a_moved_thing_is_told_from_where_it_was():
     before, after = put(ground(), BOX), put(ground(), (90, 60, 30, 30))
     (change,) = account(before, after, "moved", BOX, eyes, box_after=(90, 60, 30, 30))
     assert told([change], (160, 120)) == "something red on the left moved to the right"
-
-
-def test_the_kind_model_that_ships_reads_the_signs_there_are():
-    model = KindModel.read(recognisers_folder())
-    empty, full = ground(), put(ground(), BOX)
-    mask = changed(empty, full)
-    whole = whole_signs(empty, full, PhotoVerdict(mask, [], (), full))
-    found = model(whole | place_signs(Traces(empty, full, mask), []))
-    assert set(found) == set(KINDS)
-    assert sum(found.values()) == pytest.approx(1, abs=1e-4)
-
-
-def test_a_kind_model_that_cannot_be_read_is_one_line(tmp_path):
-    (tmp_path / "kinds.npz").write_bytes(b"no archive")
-    with pytest.raises(ModelError, match="cannot be read"):
-        KindModel.read(tmp_path)

@@ -30,8 +30,8 @@ def test_uneven_padding_lies_below_and_to_the_right():
 
 def test_frozen_blocks_and_depthwise_kernels_do_not_learn():
     network = EfficientNetLite(frozen=3)
-    middle, deep = network(torch.randn(1, 3, 64, 64))
-    assert (middle.shape, deep.shape) == ((1, 112, 4, 4), (1, 320, 2, 2))
+    fine, middle, deep = network(torch.randn(1, 3, 64, 64))
+    assert (fine.shape, middle.shape, deep.shape) == ((1, 40, 8, 8), (1, 112, 4, 4), (1, 320, 2, 2))
     (middle.sum() + deep.sum()).backward()
     learnt = {name for name, weight in network.named_parameters() if weight.grad is not None}
     assert not any(

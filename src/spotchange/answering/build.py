@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +13,6 @@ from spotchange.answering.interface import Answerer
 from spotchange.errors import InputError, ModelError
 from spotchange.files import fetched_folder
 from spotchange.models.weights.bundled import BUNDLED, EVERYDAY, bundled_folder, everyday_folder, knows_everyday
-from spotchange.models.weights.description import BEST
 from spotchange.storage import is_address
 
 if TYPE_CHECKING:
@@ -115,14 +113,16 @@ def _gated_answerer(options: LoadOptions) -> Answerer:
 
 
 def _everyday_answerer(name: str, options: LoadOptions) -> Answerer:
-    """A trained everyday model where a build carries one and torch is there; else comparison and recognisers."""
-    folder = everyday_folder()
-    if folder is not None and find_spec("torch") is not None:
-        return _everyday(folder, options)
+    """Photos: the aligned comparison, the trained model that ships and the recognisers, together."""
+    from spotchange.answering.photo_model import PhotoModel
+
+    network = PhotoModel(everyday_folder(), runtime=options.runtime, device=options.device, threads=options.threads)
+
+    # While the network is being loaded.
     from spotchange.answering.photos import PhotoAnswerer
     from spotchange.everyday.recognition.recognisers import Recognisers
 
-    return PhotoAnswerer(Recognisers(threads=options.threads))
+    return PhotoAnswerer(Recognisers(threads=options.threads), network)
 
 
 def _everyday(folder: Path, options: LoadOptions) -> Answerer:
@@ -161,9 +161,11 @@ def model_folder(model: str | os.PathLike[str]) -> Path:
         return fetched_folder(os.fspath(model))
     folder = Path(model)
     if folder.is_dir():
+        from spotchange.models.weights.description import BEST  # and settings: not on the way to the bundled model
+
         chosen = folder / BEST
         return chosen if not (folder / "config.json").exists() and (chosen / "config.json").is_file() else folder
-    from spotchange.models.hub.repository import hub_name, pull_model  # not on the way to the bundled model
+    from spotchange.models.hub.repository import hub_name, pull_model  # nor these
 
     on_hub = hub_name(os.fspath(model))
     if on_hub is None:

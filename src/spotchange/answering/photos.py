@@ -1,15 +1,15 @@
-"""Everyday photos without a trained pair model: the aligned comparison decides, pretrained recognisers name.
+"""Everyday photos: the aligned comparison and a trained model decide, pretrained recognisers name.
 
-Whether, where and how much changed comes from the pixels once camera and light are taken out. What it is that changed
-comes from a detector and a classifier that look at the changed places in both images, said as specifically as the
-evidence allows.
+Where and how much changed comes from the pixels once camera and light are taken out; which kind of change it is, and
+whether what the pixels show is one at all, from the model; what it is that changed from a detector and a classifier
+that look at the changed places in both images, said as specifically as the evidence allows.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import cv2
@@ -19,33 +19,37 @@ from PIL import Image
 from spotchange.answering.ignore import without_ignored
 from spotchange.answering.interface import Answer, AnswererCard, CaptionOptions, Heat
 from spotchange.answering.pair import ImagePair
+from spotchange.answering.photo_model import PhotoView
 from spotchange.answering.pixels import HEAT_CELLS, SAME_SHOT, answer_from_pixels, answer_identical, equal_pixels
-from spotchange.comparison import ComparisonOptions
+from spotchange.answering.regions import boxes_of
+from spotchange.comparison import ComparisonOptions, Finding
 from spotchange.comparison.photos.judging import SMALLEST, PhotoVerdict, judge_photos
 from spotchange.everyday.kinds import OBJECT_KINDS, WHOLE_KINDS
 from spotchange.everyday.language.telling import told
 from spotchange.everyday.language.wording import FRAMES, stated
 from spotchange.everyday.recognition.account import Account, SeenChange
 from spotchange.everyday.recognition.recognisers import Recognisers
-from spotchange.everyday.recognition.signs import Signs, whole_signs
-from spotchange.everyday.recognition.whole import whole_change
+from spotchange.everyday.recognition.signs import whole_signs
+from spotchange.everyday.recognition.traces import Mask, Pixels
+from spotchange.everyday.recognition.whole import LIGHT, borne_out, whole_change
 from spotchange.results import Box, CaptionResult, Region
 
 SOURCE = "recognition"
 NAME = "everyday"
+_DOUBT = 0.1  # score below which the model contradicts the comparison: where pixels differ by light or noise alone
 
 
 class PhotoAnswerer:
     """Answers pairs of photos. The recognisers are loaded when the first changed pair comes."""
 
-    def __init__(self, recognisers: Recognisers) -> None:
-        self._recognisers = recognisers
+    def __init__(self, recognisers: Recognisers, model: Callable[..., PhotoView]) -> None:
+        self._recognisers, self._model = recognisers, model
 
     @property
     def card(self) -> AnswererCard:
         return AnswererCard(
             name=NAME,
-            architecture="aligned comparison, SSDLite and EfficientNet-lite0",
+            architecture="aligned comparison, CLIP4IDC on EfficientNet-lite0, SSDLite",
             change_types=("none", *OBJECT_KINDS, *WHOLE_KINDS),
         )
 
@@ -62,29 +66,36 @@ class PhotoAnswerer:
 
     def _answer(self, pair: ImagePair, options: CaptionOptions) -> Answer:
         started = time.perf_counter()
-        if without_ignored(pair, options.ignore).identical:
+        masked = without_ignored(pair, options.ignore)
+        if masked.identical:
             answer = answer_identical(pair)
             return replace(answer, result=replace(answer.result, model=NAME))
         if min(*pair.before.size, *pair.after.size) < SMALLEST:
             return answer_from_pixels(pair, options, ComparisonOptions(preset="exact"))
         verdict = judge_photos(pair.before.pixels, pair.after.pixels, options.ignore)
-        signs = whole_signs(pair.before.pixels, pair.after.pixels, verdict)
-        whole = whole_change(signs, verdict)
+        view = self._model(masked, threshold=options.threshold)
+        whole = _whole(pair, verdict, view)
+        same_shot = equal_pixels(pair) >= SAME_SHOT
         if whole is not None:
-            result = _result(stated(whole), whole, ())
-        elif verdict.changed:
-            changes = self._changes(pair, verdict, signs)
-            caption = told(changes, pair.before.size)
+            result = _result(stated(whole), whole, (), view.score)
+        elif verdict.changed and (view.score >= _DOUBT or same_shot or not verdict.aligned):
+            changes = self._changes(pair, verdict.after, verdict.mask, verdict.findings, view)
             kind = changes[0].kind if changes else None
-            result = _result(caption, kind, _regions(changes, verdict, pair.before.size))
-        elif equal_pixels(pair) >= SAME_SHOT or not verdict.aligned:
+            regions = _regions(changes, verdict.findings, pair.before.size)
+            result = _result(told(changes, pair.before.size), kind, regions, max(view.score, 1 - _DOUBT))
+        elif view.changed and view.kind in OBJECT_KINDS and not same_shot:
+            findings = [_hottest(view, pair)]
+            changes = self._changes(pair, verdict.after, np.ones_like(verdict.mask), findings, view)
+            regions = _regions(changes, findings, pair.before.size)
+            result = _result(told(changes, pair.before.size), changes[0].kind, regions, view.score)
+        elif same_shot or not verdict.aligned:
             # No camera lies between images that agree to the last bit: what differs, however little, was done. And
             # views that cannot be brought together are not called unchanged.
             return answer_from_pixels(pair, options, ComparisonOptions(preset="exact"))
         else:
             # How it was photographed is no change of what is seen, but worth a word.
             how = [each.sentence for each in verdict.findings]
-            result = _result("; ".join([FRAMES["none"][0], *how]), "none", ())
+            result = _result("; ".join([FRAMES["none"][0], *how]), "none", (), min(view.score, _DOUBT))
         pixels = int(np.count_nonzero(verdict.mask))
         result = replace(
             result,
@@ -95,19 +106,40 @@ class PhotoAnswerer:
             diff_pixels=pixels,
             diff_ratio=pixels / max(1, verdict.mask.size),
         )
-        return Answer(result=result, heat=heat_of(verdict), pair=pair)
+        return Answer(result=result, heat=heat_of(verdict) if verdict.changed else view.heat, pair=pair)
 
-    def _changes(self, pair: ImagePair, verdict: PhotoVerdict, signs: Signs) -> list[SeenChange]:
-        after = Image.fromarray(verdict.after)
-        return Account(pair.before.pil, after, verdict.mask, verdict.findings, self._recognisers, signs).changes()
+    def _changes(
+        self, pair: ImagePair, after: Pixels, mask: Mask, findings: Sequence[Finding], view: PhotoView
+    ) -> list[SeenChange]:
+        laid = Image.fromarray(after)
+        return Account(pair.before.pil, laid, mask, findings, self._recognisers, view.kinds).changes()
 
 
-def _result(caption: str, kind: str | None, regions: tuple[Region, ...]) -> CaptionResult:
+def _whole(pair: ImagePair, verdict: PhotoVerdict, view: PhotoView) -> str | None:
+    """A change of the whole image: by rule, or one that the model sees and the images bear out."""
+    signs = whole_signs(pair.before.pixels, pair.after.pixels, verdict)
+    by_rule = whole_change(signs, verdict)
+    if by_rule is not None and (view.score >= _DOUBT or by_rule not in LIGHT):
+        return by_rule
+    return view.kind if view.changed and view.kind in WHOLE_KINDS and borne_out(view.kind, signs) else None
+
+
+def _hottest(view: PhotoView, pair: ImagePair) -> Finding:
+    """The place that the model points at, for a change too faint for the comparison."""
+    heat = view.heat.max(axis=0)
+    level = 0.5 * float(heat.max())
+    places = boxes_of(heat, heat >= level, image="before", size=pair.before.size)
+    left, top, width, height = places[0].box
+    box: Box = (left, top, width, height)
+    return Finding(kind="replaced", sentence="", boxes_before=(box,), boxes_after=(box,), pixels=width * height)
+
+
+def _result(caption: str, kind: str | None, regions: tuple[Region, ...], score: float) -> CaptionResult:
     changed = kind != "none"
     return CaptionResult(
         caption=caption,
         changed=changed,
-        change_score=1.0 if changed else 0.0,
+        change_score=round(score, 4),
         change_type=kind,
         regions=regions,
         source=SOURCE,
@@ -127,17 +159,17 @@ def heat_of(verdict: PhotoVerdict) -> Heat:
     return np.stack([heat.astype(np.float32)] * 2)
 
 
-def _regions(changes: Sequence[SeenChange], verdict: PhotoVerdict, size: tuple[int, int]) -> tuple[Region, ...]:
-    """The places of what is told, else all that the comparison found."""
-    found = []
+def _regions(changes: Sequence[SeenChange], found: Sequence[Finding], size: tuple[int, int]) -> tuple[Region, ...]:
+    """The places of what is told, else all that was found."""
+    regions = []
     for change in changes:
         for image, corners in (("before", change.before), ("after", change.after)):
             if corners is not None:
                 left, top, right, bottom = (round(float(each)) for each in corners * np.array(size * 2))
                 box: Box = (left, top, max(1, right - left), max(1, bottom - top))
-                found.append(Region(image=image, box=box, score=1.0))  # type: ignore[arg-type]
-    if not found:
-        for finding in verdict.findings:
-            found += [Region(image="before", box=box, score=1.0) for box in finding.boxes_before]
-            found += [Region(image="after", box=box, score=1.0) for box in finding.boxes_after]
-    return tuple(found)
+                regions.append(Region(image=image, box=box, score=1.0))  # type: ignore[arg-type]
+    if not regions:
+        for finding in found:
+            regions += [Region(image="before", box=box, score=1.0) for box in finding.boxes_before]
+            regions += [Region(image="after", box=box, score=1.0) for box in finding.boxes_after]
+    return tuple(regions)

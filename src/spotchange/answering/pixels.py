@@ -12,6 +12,7 @@ import numpy as np
 
 from spotchange.answering.interface import Answer, AnswererCard, CaptionOptions, Heat
 from spotchange.answering.pair import ImagePair, LazyImage
+from spotchange.images import Pixels
 from spotchange.results import CaptionResult, Region
 
 if TYPE_CHECKING:
@@ -118,14 +119,20 @@ def equal_neighbours(image: LazyImage) -> float:
     rows = pixels[::step]
     if rows.shape[1] < 2:
         return 1.0
-    return float((rows[:, 1:] == rows[:, :-1]).all(axis=2).mean())
+    return _share_equal(rows[:, 1:], rows[:, :-1])
 
 
 def equal_pixels(pair: ImagePair) -> float:
     """Share of pixels that are exactly the same in both images; none where they differ in size."""
     if pair.before.size != pair.after.size:
         return 0.0
-    return float((pair.before.pixels == pair.after.pixels).all(axis=2).mean())
+    return _share_equal(pair.before.pixels, pair.after.pixels)
+
+
+def _share_equal(one: Pixels, other: Pixels) -> float:
+    """Share of pixels equal in all three channels; `all` along so short an axis takes seven times as long."""
+    red, green, blue = np.moveaxis(one == other, -1, 0)
+    return float((red & green & blue).mean())
 
 
 def _regions(found: Comparison) -> list[Region]:

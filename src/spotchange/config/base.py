@@ -22,7 +22,7 @@ _YAML_ERRORS = (yaml.YAMLError, ValueError, RecursionError)
 class Settings(BaseModel):
     """Base of every group of settings: frozen, unknown keys rejected, defaults checked."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
     retired: ClassVar[dict[str, Any]] = {}
     """Names that saved recipes still hold, with the only value they may have: what they set can no longer be set."""
 

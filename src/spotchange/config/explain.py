@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import difflib
+import inspect
+import textwrap
 import types
 import typing
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import yaml
@@ -66,13 +71,13 @@ def _explanations(owners: list[type[BaseModel]], name: str, key: str) -> Iterato
         field = owner.model_fields.get(name)
         if field is None:
             continue
-        explained = _explanation(field, key)
+        explained = _explanation(field, key, _docstring(owner, name))
         if explained not in seen:
             seen.add(explained)
             yield explained
 
 
-def _explanation(field: FieldInfo, key: str) -> Explanation:
+def _explanation(field: FieldInfo, key: str, docstring: str) -> Explanation:
     if field.default is not PydanticUndefined:
         default = _plain(field.default)
     elif field.default_factory is not None:
@@ -83,12 +88,29 @@ def _explanation(field: FieldInfo, key: str) -> Explanation:
     shown = _plain(example) if example is not None else (default if default != "(required)" else "...")
     return Explanation(
         key=key,
-        meaning=" ".join((field.description or _of_section(field.annotation)).split()),
+        meaning=" ".join((docstring or _of_section(field.annotation)).split()),
         type=_type_name(field.annotation),
         default=default,
         example=f"--set {key}={shown}",
         section=bool(_models(field.annotation)),
     )
+
+
+def _docstring(owner: type[BaseModel], name: str) -> str:
+    """What stands below the setting in its class, or in the one it is inherited from; nothing where nothing does."""
+    return next((_docstrings(each)[name] for each in owner.__mro__ if name in inspect.get_annotations(each)), "")
+
+
+@cache
+def _docstrings(owner: type) -> dict[str, str]:
+    """By setting. pydantic would read them too, but as each class is made, which takes 30 ms of every `caption`."""
+    (made,) = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
+    assert isinstance(made, ast.ClassDef)
+    found = dict.fromkeys(owner.__annotations__, "")
+    for one, below in pairwise(made.body):
+        if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name) and isinstance(below, ast.Expr):
+            found[one.target.id] = str(ast.literal_eval(below.value))
+    return found
 
 
 def _of_section(annotation: Any) -> str:

@@ -41,6 +41,10 @@ class VisionSettings(Settings):
     mlp_ratio: int = Field(default=4, ge=1, le=64)
     difference: bool = False
     """Give every token also the difference to its place in the other image; not in the paper, learns faster."""
+    matching: int = Field(default=0, ge=0, le=8)
+    """Give every token also what differs from its best match in the other image within so many cells of 1/8 of the
+    resolution, and how alike the cells there are: camera motion is no change then. 0: leave it out. Needs
+    efficientnet-lite0; not in the paper."""
     activation: Literal["quick_gelu", "gelu"] = "quick_gelu"
     output_width: int = Field(default=512, ge=1, le=WIDEST)
     """Width of the projected tokens that the captioner reads and of the pair's embedding."""

@@ -146,6 +146,7 @@ PRESETS: dict[str, dict[str, Any]] = {
             "layers": 4,
             "n_inter": 4,
             "difference": True,
+            "matching": 2,
             "activation": "gelu",
             "output_width": 256,
         },

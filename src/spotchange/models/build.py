@@ -19,6 +19,7 @@ from spotchange.models.decoding.search import SpecialIds
 from spotchange.models.text_encoder import TextEncoder, TextTransformer, WordEmbedding
 from spotchange.models.vision.build import image_encoder, resnet_arguments
 from spotchange.models.vision.heads import ChangeHead, PatchChangeHead
+from spotchange.models.vision.local_matching import LocalMatching
 from spotchange.models.vision.pair_encoder import PairEncoder
 from spotchange.models.vision.preprocess import IMAGENET_MEAN, IMAGENET_STD, Preprocessor, normalisation_in
 from spotchange.models.weights.initialise import initialise
@@ -148,7 +149,19 @@ def _pair_encoder(settings: ModelSettings, *, joint: bool) -> PairEncoder:
         activation=vision.activation,
         mlp_ratio=vision.mlp_ratio,
         difference=vision.difference,
+        matching=_matching(settings),
     )
+
+
+def _matching(settings: ModelSettings) -> LocalMatching | None:
+    vision = settings.vision
+    if not vision.matching:
+        return None
+    if vision.backbone != "efficientnet-lite0":
+        raise ConfigError("model.vision.matching needs model.vision.backbone: efficientnet-lite0")
+    from spotchange.models.vision.efficientnet import FINE_CHANNELS
+
+    return LocalMatching(channels=FINE_CHANNELS, width=vision.width, radius=vision.matching)
 
 
 def _backbone(settings: ModelSettings) -> nn.Module:

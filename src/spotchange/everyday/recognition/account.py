@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 from PIL import Image
 
 from spotchange.comparison import Finding
@@ -17,18 +16,16 @@ from spotchange.everyday.language.naming import Name
 from spotchange.everyday.language.nouns import ROOT
 from spotchange.everyday.recognition.detector import Detected, overlaps
 from spotchange.everyday.recognition.evidence import Chances
-from spotchange.everyday.recognition.recognisers import Looks, Recognisers
-from spotchange.everyday.recognition.signs import LOCAL, Place, Signs, place_signs
-from spotchange.everyday.recognition.traces import Mask, Traces
+from spotchange.everyday.recognition.recognisers import Recognisers
+from spotchange.everyday.recognition.signs import LOCAL, Place
+from spotchange.everyday.recognition.traces import Corners, Mask, Traces
 from spotchange.results import Box
-
-Corners = npt.NDArray[np.floating]
 
 _PERSON = 1  # COCO's number
 _MOST = 2  # changes that are told
 _NEXT = 0.35  # of the first one's size that a further one must have
 _SIDE = 0.55  # evidence that a thing is there on one side only
-_SURE = 0.7  # probability from which on the kind model is believed rather than the rules
+_SURE = 0.5  # probability, among changes of things, from which on the trained model's kind is told
 _SAME = 0.45  # likeness of what is seen before and after to be the same thing
 
 
@@ -54,13 +51,13 @@ class Account:
         mask: Mask,
         findings: Sequence[Finding],
         recognisers: Recognisers,
-        whole: Signs,
+        kinds: Mapping[str, float],
     ) -> None:
         self.images, self.recognisers = (before, after), recognisers
         self.size = before.size
         self.traces = Traces(np.asarray(before), np.asarray(after), mask)
         self.findings = [each for each in findings if each.kind in LOCAL]
-        self.whole = whole
+        self.kinds = kinds
 
     @cached_property
     def detected(self) -> list[Detected]:
@@ -124,10 +121,10 @@ class Account:
             return None
         _, before, after = best
         return SeenChange(
-            kind="move", before=before, after=after, thing=self._named(self._look(((0, before), (1, after))).chances)
+            kind="move", before=before, after=after, thing=self._named(self._look(((0, before), (1, after))))
         )
 
-    def _look(self, places: Sequence[tuple[int, Corners]]) -> Looks:
+    def _look(self, places: Sequence[tuple[int, Corners]]) -> Chances:
         return self.recognisers.look([(self.images[side], self.detected[side], box) for side, box in places])
 
     def _named(self, looks: Chances, colour: str | None = None) -> Name:
@@ -148,25 +145,20 @@ class Account:
         found = []
         for number, (finding, pair) in enumerate(zip(chosen, boxes, strict=True)):
             sides = slice(2 * number, 2 * number + 2)
-            found.append(Place(finding.kind, finding.pixels, pair, looks.chances[sides], looks.features[sides]))
+            found.append(Place(finding.kind, finding.pixels, pair, looks[sides]))
         return found
 
     def _found(self) -> list[SeenChange]:
-        """What the rules say; where they name nothing and the kind model is sure of another kind, what that says."""
+        """What the trained model says of the largest place where it is sure of another kind than the rules."""
         places = self.places()
         told = [change for change, _ in self._moves_joined([self._judged(each) for each in places])][:_MOST]
-        if any(name is not None and name.noun != ROOT for each in told for name in (each.thing, each.other)):
-            return told
-        learnt = self._learnt(places)
-        return told if learnt is None or learnt.kind == told[0].kind else [learnt]
+        things = {kind: self.kinds.get(kind, 0.0) for kind in OBJECT_KINDS}
+        kind = max(things, key=lambda each: things[each])
+        sure = things[kind] >= _SURE * sum(things.values())
+        return [self._learnt(kind, places)] if sure and kind != told[0].kind else told
 
-    def _learnt(self, places: Sequence[Place]) -> SeenChange | None:
-        """The change of the largest place as the kind model has it; None where it is not sure."""
-        found = self.recognisers.kinds(self.whole | place_signs(self.traces, places))
-        kinds = {kind: found[kind] for kind in OBJECT_KINDS}
-        kind = max(kinds, key=lambda each: kinds[each])
-        if kinds[kind] < _SURE * sum(kinds.values()):
-            return None
+    def _learnt(self, kind: str, places: Sequence[Place]) -> SeenChange:
+        """A change of this kind at the largest place."""
         place = places[0]
         before, after = place.boxes
         if kind == "add":

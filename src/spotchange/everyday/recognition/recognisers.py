@@ -16,7 +16,6 @@ from PIL import Image
 from spotchange.errors import ModelError
 from spotchange.everyday.recognition.detector import Detected, Detector, overlaps
 from spotchange.everyday.recognition.evidence import Chances, Evidence
-from spotchange.everyday.recognition.kind_model import KindModel
 
 FOLDER = "everyday-recognisers"
 DETECTOR, CLASSIFIER = "detector.onnx", "classifier.onnx"
@@ -41,15 +40,6 @@ class Seen:
 
     classes: Floats  # (windows, 1000): ImageNet's
     nouns: Floats  # (windows, known nouns + 1): of the head's own nouns; the last is "nothing"
-    features: Floats  # (windows, channels): what both were computed from
-
-
-@dataclass(frozen=True, eq=False)
-class Looks:
-    """What places show."""
-
-    chances: Chances  # (places, nouns + 1)
-    features: Floats  # (places, channels)
 
 
 class Classifier:
@@ -61,7 +51,7 @@ class Classifier:
     def __call__(self, windows: Sequence[Image.Image]) -> Seen:
         """Scores of images of single things."""
         batch = np.stack([prepared(each) for each in windows])
-        return Seen(*self._session.run(["classes", "nouns", "features"], {"pictures": batch}))
+        return Seen(*self._session.run(["classes", "nouns"], {"pictures": batch}))
 
 
 class Recognisers:
@@ -74,10 +64,6 @@ class Recognisers:
     @cached_property
     def evidence(self) -> Evidence:
         return Evidence.read(self._folder)
-
-    @cached_property
-    def kinds(self) -> KindModel:
-        return KindModel.read(self._folder)
 
     @cached_property
     def detect(self) -> Detector:
@@ -101,11 +87,11 @@ class Recognisers:
         except Exception as error:  # onnxruntime has no common class for a file it cannot read
             raise ModelError(f"{path} cannot be loaded", hint=str(error).splitlines()[0]) from None
 
-    def look(self, places: Sequence[tuple[Image.Image, Detected, Box]]) -> Looks:
-        """What each place of an image shows, given what was detected in that image."""
+    def look(self, places: Sequence[tuple[Image.Image, Detected, Box]]) -> Chances:
+        """(places, nouns + 1): what each place of an image shows, given what was detected in that image."""
         seen = self._classify([window(image, box) for image, _, box in places])
         near = np.stack([detected_near(found, box) for _, found, box in places])
-        return Looks(self.evidence.chances(seen.nouns, seen.classes, near), seen.features)
+        return self.evidence.chances(seen.nouns, seen.classes, near)
 
 
 def window(image: Image.Image, box: Box, *, room: float = 1.3) -> Image.Image:

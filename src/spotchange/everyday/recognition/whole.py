@@ -7,6 +7,7 @@ import numpy as np
 from spotchange.comparison.photos.judging import PhotoVerdict
 from spotchange.everyday.recognition.signs import Signs
 
+LIGHT = ("tint", "brighter", "darker", "blur")  # kinds that cameras also do a little of by themselves
 _LIKE = 0.9  # correlation of small grey images that show the same
 _MIRRORED, _RATHER = 0.75, 0.2  # correlation with the mirrored image, and by how much more than with the image
 _NEARER = 0.14  # log of how much larger things are in a cropped image; a hand at the camera stays below 0.08
@@ -18,6 +19,26 @@ _SHARP = 0.5  # of the fine detail that is left in a blurred image
 _DETAILED = 1.0  # levels of fine detail that an image must have had to lose it
 _LEFT_OVER = 0.01  # of a photo in much more light that may differ because a channel was cut off
 _SCATTERED = 0.03  # of a photo that may differ beside the change of the whole
+
+
+# What the images themselves must show before a change of the whole that only the trained model sees is told.
+_ELSEWHERE = 0.4  # correlation below which two images show other views
+_LIGHTER, _DULLER, _PALER = 0.25, 0.2, 0.7  # log of brightness, of fine detail and of colours
+
+
+def borne_out(kind: str, signs: Signs) -> bool:
+    """Whether the images show what the trained model says of the whole; it knows no other way to see a strange view."""
+    straight, mirrored, laid = signs["straight"], signs["mirrored"], signs["aligned"]
+    shown = {
+        "mirror": mirrored > max(straight, laid),
+        "crop": signs["zoom"] >= 0.1 or max(straight, laid) < _ELSEWHERE,
+        "brighter": signs["brighter"] >= _LIGHTER,
+        "darker": signs["brighter"] <= -_LIGHTER,
+        "blur": signs["detail"] <= -_DULLER,
+        "gray": signs["colourful"] <= -_PALER,
+        "tint": True,
+    }
+    return shown.get(kind, False)
 
 
 def whole_change(signs: Signs, verdict: PhotoVerdict) -> str | None:

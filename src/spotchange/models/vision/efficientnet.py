@@ -23,8 +23,8 @@ _STAGES = (
     (1, 3, 1, 6, 320),
 )
 _STEM = 32
-_MIDDLE_BLOCK = 11  # blocks whose output is the grid of 1/16
-MIDDLE_CHANNELS, DEEP_CHANNELS, SUMMARY_CHANNELS = 112, 320, 1280
+_FINE_BLOCK, _MIDDLE_BLOCK = 5, 11  # blocks whose outputs are the grids of 1/8 and 1/16
+FINE_CHANNELS, MIDDLE_CHANNELS, DEEP_CHANNELS, SUMMARY_CHANNELS = 40, 112, 320, 1280
 STRIDE = 16  # pixels a cell of the finer grid
 # What the weights were trained with: (pixel - 127) / 128.
 MEAN, STD = (127 / 255,) * 3, (128 / 255,) * 3
@@ -104,22 +104,24 @@ class EfficientNetLite(nn.Module):
             if isinstance(module, ConvNorm) and module.fixed:
                 module.requires_grad_(False)
 
-    def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        """(images, 3, height, width) to the grids of 1/16 and 1/32."""
-        with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
+    def forward(self, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """(images, 3, height, width) to the grids of 1/8, 1/16 and 1/32."""
+        if images.is_cuda:  # 1.7 times as fast there: depthwise kernels read neighbouring channels at once
+            images = images.contiguous(memory_format=torch.channels_last)
+        learning, grids = torch.is_grad_enabled(), []
+        with torch.set_grad_enabled(learning and not self.frozen):
             x = F.relu6(self.stem(images))
-            for block in self.blocks[: self.frozen]:
+        for number, block in enumerate(self.blocks, 1):
+            with torch.set_grad_enabled(learning and number > self.frozen):
                 x = block(x)
-        for block in self.blocks[self.frozen : _MIDDLE_BLOCK]:
-            x = block(x)
-        middle = x
-        for block in self.blocks[_MIDDLE_BLOCK:]:
-            x = block(x)
-        return middle, x
+            if number in (_FINE_BLOCK, _MIDDLE_BLOCK):
+                grids.append(x)
+        fine, middle = grids
+        return fine, middle, x
 
     def summarise(self, images: Tensor) -> Tensor:
         """(images, 1280): what is seen on the whole, as the ImageNet classes were read from it."""
-        _, deep = self(images)
+        *_, deep = self(images)
         return F.relu6(self.summary(deep)).mean(dim=(2, 3))
 
 
@@ -139,12 +141,15 @@ class EfficientGridEncoder(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """(images, 3, height, width) to (images, 1 + cells, width)."""
-        middle, deep = self.network(images)
+        return self.with_fine_grid(images)[0]
+
+    def with_fine_grid(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """The tokens, and the grid of 1/8 (images, channels, rows, columns)."""
+        fine, middle, deep = self.network(images)
         deep = F.interpolate(deep, size=middle.shape[2:], mode="nearest")
         cells = self.input(torch.cat([middle, deep], dim=1).flatten(2).transpose(1, 2))
         class_token = self.class_token.to(cells.dtype).expand(len(cells), 1, -1)
-        result: Tensor = self.norm(torch.cat([class_token, cells], dim=1) + self.positions)
-        return result
+        return self.norm(torch.cat([class_token, cells], dim=1) + self.positions), fine
 
 
 class NounHead(nn.Module):

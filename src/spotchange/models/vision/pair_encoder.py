@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from spotchange.models.layers import PreNormBlock, draw
+from spotchange.models.vision.local_matching import LocalMatching
 
 
 class PairEncoder(nn.Module):
     """Backbone on each image, before and after vectors, joint positions, inter blocks, projection.
 
     `joint=False` leaves out the joint positions and their norm: CLIP-FT, where no block sees both images. With
-    `difference` every token also gets what it is that differs at its place in the other image (not in the paper).
+    `difference` every token also gets what it is that differs at its place in the other image, with `matching` what
+    differs from the best match near it, on a finer grid of the backbone (neither is in the paper).
     """
 
     def __init__(
@@ -28,6 +33,7 @@ class PairEncoder(nn.Module):
         activation: str = "quick_gelu",
         mlp_ratio: int = 4,
         difference: bool = False,
+        matching: LocalMatching | None = None,
     ) -> None:
         super().__init__()
         self.grid = grid
@@ -42,6 +48,7 @@ class PairEncoder(nn.Module):
         )
         # What is seen at the same place of the other image: attention need not first learn where to look.
         self.difference = nn.Linear(width, width, bias=False) if difference else None
+        self.matching = matching
         self.norm = nn.LayerNorm(width)
         self.projection = nn.Linear(width, output_width, bias=False)
         for added in (self.before_vector, self.after_vector, self.joint_positions):
@@ -60,15 +67,21 @@ class PairEncoder(nn.Module):
         (pairs, tokens, width): what the last inter block read, from which a heat map is made on demand.
         """
         pairs = len(after)
-        alone = self.backbone(torch.cat([before, after]))  # (2 pairs, 1 + patches, width)
-        if len(before) < pairs:
-            first, second = alone.split([len(before), pairs])
-            alone = torch.cat([first.repeat_interleave(pairs // len(before), dim=0), second])
+        images = torch.cat([before, after])
+        fine = None
+        if self.matching is None:
+            alone = self.backbone(images)  # (2 pairs, 1 + patches, width)
+        else:
+            backbone: Any = self.backbone
+            alone, fine = backbone.with_fine_grid(images)
+            fine = _by_pair(fine, len(before), pairs)
         marks = torch.stack([self.before_vector, self.after_vector])[:, None, None]  # (2, 1, 1, width)
-        alone = alone.unflatten(0, (2, pairs))
+        alone = _by_pair(alone, len(before), pairs)
         marked = alone + marks
         if self.difference is not None:
             marked = marked + self.difference(alone - alone.flip(0))
+        if self.matching is not None and fine is not None:
+            marked = marked + F.pad(self.matching(fine), (0, 0, 1, 0))  # the class token has no place
         together = marked.transpose(0, 1).flatten(1, 2)  # (pairs, 2 (1 + patches), width)
         if self.joint_positions is not None and self.joint_norm is not None:
             together = self.joint_norm(together + self.joint_positions)
@@ -95,3 +108,12 @@ class PairEncoder(nn.Module):
     def second_class_token(self) -> int:
         """Place of the after image's class token: right after the before image's patches."""
         return 1 + self.grid[0] * self.grid[1]
+
+
+def _by_pair(values: Tensor, before: int, pairs: int) -> Tensor:
+    """(before + after images, ...) to (2, pairs, ...), before images repeated where several pairs share them."""
+    if before < pairs:
+        first, second = values.split([before, pairs])
+        values = torch.cat([first.repeat_interleave(pairs // before, dim=0), second])
+    result: Tensor = values.unflatten(0, (2, pairs))
+    return result

@@ -15,17 +15,20 @@ _EVERYDAY_FOLDER = "spotchange-everyday"
 
 
 def bundled_folder() -> Path:
-    """Where the shipped model lies."""
-    folder = Path(str(resources.files("spotchange"))) / "assets" / _FOLDER
+    """Where the shipped model of scenes lies."""
+    return _shipped(_FOLDER, instead_of=BUNDLED)
+
+
+def everyday_folder() -> Path:
+    """Where the shipped model of everyday images lies."""
+    return _shipped(_EVERYDAY_FOLDER, instead_of=EVERYDAY)
+
+
+def _shipped(name: str, *, instead_of: str) -> Path:
+    folder = Path(str(resources.files("spotchange"))) / "assets" / name
     if not (folder / "config.json").exists():
-        raise ModelError("this build of spotchange carries no model", hint="name a model folder instead of 'bundled'")
+        raise ModelError("this build of spotchange carries no model", hint=f"name a model folder, not {instead_of!r}")
     return folder
-
-
-def everyday_folder() -> Path | None:
-    """Where the shipped model of everyday images lies; None in a build without one."""
-    folder = Path(str(resources.files("spotchange"))) / "assets" / _EVERYDAY_FOLDER
-    return folder if (folder / "config.json").exists() else None
 
 
 def knows_everyday(folder: Path) -> bool:
