@@ -5,9 +5,9 @@
     python benchmarks/runtime_cost.py --product                 the encoder's matrix products alone: what no graph beats
 
 Runtimes take turns, so that a machine with other work slows both; ratios then still mean something, seconds do not.
-Cold: the whole command as a process, imports included, with compiled bytecode as pip leaves it. CPU: user and system seconds of all threads, which other work
-on the machine changes least. Memory: the largest resident size of a process that answers a batch of 16. Serve: from the
-start of `spotchange serve --no-page` to its first good /readyz.
+Cold: the whole command as a process, imports included, with compiled bytecode as pip leaves it. CPU: user and system
+seconds of all threads, which other work on the machine changes least. Memory: the largest resident size of a process
+that answers a batch of 16. Serve: from the start of `spotchange serve --no-page` to its first good /readyz.
 """
 
 from __future__ import annotations
