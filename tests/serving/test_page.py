@@ -69,12 +69,17 @@ class Visit:
         for side, content in (("before", before), ("after", after)):
             self.upload(f"#picture-{side}", {"name": name, "mimeType": "image/png", "buffer": content})
 
-    def upload(self, component: str, files: Any) -> None:
-        """Give files to an input; again where nothing is sent: the framework wires an input after it shows it."""
+    def upload(self, component: str, files: Any, shows: str = "") -> None:
+        """Give files to an input; again where nothing is sent, or `shows` stays away for long.
+
+        The framework wires an input after it shows it, and draws it anew under load: what it held is then lost.
+        """
         for _ in range(10):
             with contextlib.suppress(playwright.TimeoutError):
                 with self.page.expect_request(lambda request: "/upload" in request.url, timeout=15_000):
                     self.page.set_input_files(f"{component} input[type=file]", files)
+                if shows:
+                    self.page.locator(f"{component} {shows}").first.wait_for(timeout=30_000)
                 return
         raise AssertionError(f"{component} sent no upload")
 
@@ -207,8 +212,7 @@ def test_many_pairs_from_a_zip(visit: Any, captioner: Any, draw: Draw, tmp_path:
     members |= {"shots/before/bad.png": draw(1), "shots/after/bad.png": b"no picture"}
     shown.tab("Many pairs")
     file = {"name": "pairs.zip", "mimeType": "application/zip", "buffer": archive(members)}
-    shown.upload("#zip", file)
-    page.get_by_text("pairs.zip").first.wait_for()
+    shown.upload("#zip", file, shows=".file-preview")
     page.click("#ask-batch")
     page.locator("#batch-answer table").wait_for()
     assert page.locator("#batch-answer tbody tr").count() == 4
@@ -240,9 +244,8 @@ def test_two_folders(visit: Any, draw: Draw, tmp_path: Path) -> None:
         for file in ("home.png", "about.png"):
             (tmp_path / name / file).write_bytes(draw(number))
     shown.tab("Many pairs")
-    shown.upload("#folder-before", tmp_path / "main")
-    shown.upload("#folder-after", tmp_path / "branch")
-    shown.page.locator("#folder-after .file-preview").wait_for()
+    shown.upload("#folder-before", tmp_path / "main", shows=".file-preview")
+    shown.upload("#folder-after", tmp_path / "branch", shows=".file-preview")
     shown.page.click("#ask-batch")
     shown.page.locator("#batch-answer table").wait_for()
     names = shown.page.locator("#batch-answer td[data-name=Pair]").all_inner_texts()
