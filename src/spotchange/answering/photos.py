@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import cv2
@@ -44,6 +45,7 @@ class PhotoAnswerer:
 
     def __init__(self, recognisers: Recognisers, model: Callable[..., PhotoView]) -> None:
         self._recognisers, self._model = recognisers, model
+        self._beside = ThreadPoolExecutor(max_workers=self.workers, thread_name_prefix="photo-model")
 
     @property
     def card(self) -> AnswererCard:
@@ -72,8 +74,9 @@ class PhotoAnswerer:
             return replace(answer, result=replace(answer.result, model=NAME))
         if min(*pair.before.size, *pair.after.size) < SMALLEST:
             return answer_from_pixels(pair, options, ComparisonOptions(preset="exact"))
+        seen = self._beside.submit(self._model, masked, threshold=options.threshold)
         verdict = judge_photos(pair.before.pixels, pair.after.pixels, options.ignore)
-        view = self._model(masked, threshold=options.threshold)
+        view = seen.result()
         whole = _whole(pair, verdict, view)
         same_shot = equal_pixels(pair) >= SAME_SHOT
         if whole is not None:
