@@ -25,7 +25,7 @@ TRUTH = [
 
 
 def make_run(
-    folder: Path, system: str, *, right: int, seed: int = 1, rate: float = 1e-3, loss: float = 1.0, shift: int = 0
+    folder: Path, system: str, *, right: int, seed: int = 1, rate: float = 1e-3, cider: float = 1.0, shift: int = 0
 ) -> None:
     """A run whose first `right` captions are the references, all others wrong."""
     (folder / "best").mkdir(parents=True)
@@ -53,7 +53,7 @@ def make_run(
     log = [
         {"kind": "start", "parameters": 1000},
         {"kind": "step", "step": 1, "pairs_per_second": 50.0},
-        {"kind": "validation", "step": 10, "loss": loss},
+        {"kind": "validation", "step": 10, "CIDEr-D": cider},
         {"kind": "end", "step": 10, "minutes": 0.5},
     ]
     (folder / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in log))
@@ -98,12 +98,15 @@ def test_only_systems_of_known_code_are_ranked(folder: Path) -> None:
     assert rank_correlation([1, 1, 1], [1, 2, 3]) is None
 
 
-def test_the_rate_with_the_lower_validation_loss_counts(folder: Path, tmp_path: Path) -> None:
-    make_run(tmp_path / "rates/cells/nct/seed-1/train", "nct", right=1, rate=4e-4, loss=0.5)
+def test_the_rate_that_validated_better_on_the_first_seed_counts(folder: Path, tmp_path: Path) -> None:
+    make_run(tmp_path / "rates/cells/nct/seed-1/train", "nct", right=1, rate=4e-4, cider=1.5)
+    make_run(tmp_path / "rates/cells/duda/seed-3/train", "duda", right=6, seed=3, rate=4e-4, cider=1.5)
     board = read_leaderboard([folder, tmp_path / "rates"], meteor=False)
     nct = next(entry for entry in board.entries if entry.title == "NCT")
     assert nct.run.rate == 4e-4
     assert nct.mean("facts") == pytest.approx(1 / 6)
+    duda = next(entry for entry in board.entries if entry.title == "DUDA")
+    assert duda.run.rate == 1e-3  # the other rate was not tried on the seed that chooses
 
 
 def test_other_pairs_and_empty_folders_are_refused(folder: Path, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,11 @@ def test_every_cell_of_every_ablation_is_valid(name: str) -> None:
     ablation = Ablation.from_yaml(path)
     jobs = plan(ablation, Path("out"))
     assert len({job.out for job in jobs}) == len(jobs)
-    stages = sum(len(cell.stages) * len(ablation.seeds_of(name)) for name, cell in ablation.cells.items())
+    stages = 0
+    for cell, settings in ablation.cells.items():
+        tried = math.prod(len(values) for values in settings.choose.values())
+        runs = len(ablation.seeds_of(cell)) if tried == 1 else tried  # the others wait for what the first seed chooses
+        stages += runs * len(settings.stages)
     assert len(jobs) == stages + (ablation.shared is not None)
 
 
@@ -78,7 +83,7 @@ class FakeTraining:
         line = {"kind": "validation", "step": 4, "R@1": 0.1 * n_inter, "CIDEr-D": 1.0 + recipe.seed + n_inter}
         (out / "log.jsonl").write_text(json.dumps(line) + "\n")
         finished = len(self.ran) != self.stop_at
-        return {"finished": finished, "best_step": 4, "step": 4}
+        return {"finished": finished, "best_step": 4, "step": 4, "metric": "R@1", "best": line["R@1"]}
 
 
 def test_finished_runs_are_not_run_again_and_stopped_ones_go_on(tmp_path: Path) -> None:
@@ -113,6 +118,24 @@ def test_table_has_mean_spread_and_correlation(tmp_path: Path) -> None:
     assert deepest["mean"]["CIDEr-D"] == 8.5
     assert deepest["spread"]["CIDEr-D"] == pytest.approx(0.5**0.5)
     assert table["rank_correlation"] == pytest.approx(1.0)
+
+
+def test_the_first_seed_chooses_what_the_others_are_run_with(tmp_path: Path) -> None:
+    values = yaml.safe_load((FOLDER / "smoke.yaml").read_text()) | {"seeds": [1, 2, 3]}
+    name, cell = next((n, c) for n, c in values["cells"].items() if len(c["stages"]) == 1)
+    values["cells"] = {name: cell | {"choose": {"model.vision.n_inter": [1, 0]}}}
+    ablation = Ablation.from_mapping(values, source="test")
+    first = [job for job in plan(ablation, tmp_path) if job.chain != SHARED]
+    assert [job.recipe.model.vision.n_inter for job in first] == [1, 0]
+    assert {job.recipe.seed for job in first} == {1}
+    assert len({job.chain for job in first}) == 2
+    run_jobs(plan(ablation, tmp_path), FakeTraining(), stop=StopRequest(), device="cpu")
+    then = [job for job in plan(ablation, tmp_path) if job.summary is None]
+    assert [(job.recipe.seed, job.recipe.model.vision.n_inter) for job in then] == [(2, 1), (3, 1)]  # R@1 was better
+    run_jobs(plan(ablation, tmp_path), FakeTraining(), stop=StopRequest(), device="cpu")
+    (row,) = collect(ablation, tmp_path)
+    assert row.changes["model.vision.n_inter"] == 1
+    assert row.values["R@1"] == [0.1, 0.1, 0.1]
 
 
 def test_rank_correlation_knows_ties_and_order() -> None:

@@ -41,3 +41,28 @@ def test_stage_learns_and_resumes(objective: dict[str, Any], tmp_path: Path) -> 
     assert done["finished"]
     losses = [line["loss"] for line in read_log(tmp_path / "run" / "log.jsonl") if line["kind"] == "train"]
     assert losses[-1] < losses[0]
+
+
+def test_recorded_updates_are_the_same_updates(tmp_path: Path) -> None:
+    """Rates, clipping and the moving average go on where an update is replayed; batches differ from step to step."""
+
+    def losses(recorded: bool) -> list[float]:
+        recipe = Recipe.from_mapping(
+            {
+                "name": "recorded",
+                "model": {"preset": "spotchange-tiny"},
+                "data": {"kind": "stream", "kept": str(tmp_path / "scenes"), "kept_scenes": 64},
+                "stage": {"objective": {"kind": "caption"}, "steps": 20, "pairs_per_step": 16, "ema": 0.9,
+                          "cuda_graph": recorded},
+                "optimizer": {"lr": 2e-3},
+                "schedule": {"warmup": 0.5},
+                "validation": {"every": 20, "pairs": 16, "pairs_per_batch": 16, "metric": "loss"},
+                "log": {"every": 1},
+            },
+            source="test",
+        )  # fmt: skip
+        out = tmp_path / f"recorded-{recorded}"
+        assert run_stage(recipe, out=out, device="cuda")["finished"]
+        return [line["loss"] for line in read_log(out / "log.jsonl") if line["kind"] in ("train", "validation")]
+
+    assert losses(True) == pytest.approx(losses(False), rel=2e-3)

@@ -167,3 +167,21 @@ def test_average_is_what_is_validated_and_saved(make_trainer) -> None:
     name = "encoder.projection.weight"
     assert torch.equal(saved[name], state["average"]["shadow"][f"model.{name}"])
     assert not torch.equal(saved[name], state["objective"][f"model.{name}"])
+
+
+def test_recorded_updates_are_for_a_gpu_and_run_as_they_are_elsewhere(make_trainer) -> None:
+    trainer = make_trainer(stage={"cuda_graph": True})
+    assert trainer.run(resume=False, stop=StopRequest())["finished"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"optimizer": {"muon": True}}, "plain adamw or adam"),
+        ({"optimizer": {"algorithm": "bert-adam"}}, "plain adamw or adam"),
+        ({"stage": {"cuda_graph": True, "accumulate": 2}}, "whole update"),
+    ],
+)
+def test_what_cannot_be_recorded_is_refused(make_trainer, changes: dict[str, Any], why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        make_trainer(**{"stage": {"cuda_graph": True}} | changes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spotchange.training.ablation.table import paired_test, quantile, within
+from spotchange.training.ablation.paired import paired_test, quantile, within
 
 
 @pytest.mark.parametrize(("freedom", "t"), [(1, 12.706), (2, 4.303), (3, 3.182), (4, 2.776), (7, 2.365), (30, 2.042)])

@@ -49,14 +49,17 @@ def ablate(
     from spotchange.training.run import run_stage
 
     stop.listen()
-    planned = plan(ablation, folder)
     failed: dict[str, str] = {}
-    if jobs == 1:
-        finished = run_jobs(planned, run_stage, stop=stop, device=device)
-    else:
-        outcomes = run_side_by_side(planned, run_stage, workers=jobs, stop=stop, device=device)
-        failed = {name: each.error for name, each in outcomes.items() if each.error is not None}
-        finished = all(each.finished for each in outcomes.values())
+    planned, known, finished = plan(ablation, folder), 0, True
+    while len(planned) > known:  # what the first seeds chose brings further runs
+        known = len(planned)
+        if jobs == 1:
+            finished = run_jobs(planned, run_stage, stop=stop, device=device)
+        else:
+            outcomes = run_side_by_side(planned, run_stage, workers=jobs, stop=stop, device=device)
+            failed = {name: each.error for name, each in outcomes.items() if each.error is not None}
+            finished = all(each.finished for each in outcomes.values())
+        planned = plan(ablation, folder)
     rows = collect(ablation, folder)
     if not finished:
         left = sum(job.summary is None for job in planned)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
@@ -18,6 +18,9 @@ class CellSettings(Settings):
     """Stages run one after the other, by their names in `stages`."""
     changes: dict[str, Any] = Field(default_factory=dict)
     """What is different: `STAGE.key` (or `key` for all its stages) to value."""
+    choose: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(default_factory=dict)
+    """Settings to choose between, key to values: the first seed is run with every value, the others with the one whose
+    best checkpoint validated best. Never chosen by test pairs."""
     seeds: list[int] | None = Field(default=None, min_length=1)
     """Where a cell is worth more, or fewer, than the others; null: the table's."""
 

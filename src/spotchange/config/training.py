@@ -94,6 +94,9 @@ class StageSettings(Settings):
     compile: bool | Literal["whole"] = False
     """Compile with torch.compile. true: every kind of repeated block once, which takes seconds; whole: the objective
     as one graph, which takes a minute and pays where the vocabulary is large or the run long."""
+    cuda_graph: bool = False
+    """Record one update as a CUDA graph and replay it: several times as fast where an update is thousands of small
+    kernels (LSTM speakers). For adamw and adam on one GPU; elsewhere updates run as they are."""
     ema: float | None = Field(default=None, gt=0, lt=1)
     """Decay per step of a moving average of the weights, which is what is validated and saved."""
 
@@ -119,8 +122,8 @@ class ValidationSettings(Settings):
     max_words: int | None = Field(default=None, ge=1)
     """Longest caption decoded, in steps; null: as long as those trained on."""
     keep_captions: bool = False
-    """Write what the best checkpoint said of every pair to `captions.jsonl`, with references and facts: what
-    `spotchange leaderboard` reads."""
+    """Write what the best checkpoint said of every pair (of the test pairs, where there are any) to `captions.jsonl`,
+    with references and facts: what `spotchange leaderboard` reads."""
 
     test_pairs: int | None = Field(default=None, ge=2)
     """Pairs of a third set that the best checkpoint is judged on once, when the stage has ended: the test split, or
@@ -197,6 +200,10 @@ class Recipe(Settings):
             raise ValueError("optimizer.half_parts needs optimizer.algorithm bert-adam")
         if self.optimizer.muon and self.optimizer.algorithm != "adamw":
             raise ValueError("optimizer.muon goes with optimizer.algorithm adamw")
+        if self.stage.cuda_graph and (self.optimizer.algorithm == "bert-adam" or self.optimizer.muon):
+            raise ValueError("stage.cuda_graph goes with plain adamw or adam: other rates would be recorded with it")
+        if self.stage.cuda_graph and self.stage.accumulate > 1:
+            raise ValueError("stage.cuda_graph records a whole update: set stage.accumulate to 1")
         if self.stage.pairs_per_step % self.stage.accumulate:
             raise ValueError("stage.pairs_per_step must be a multiple of stage.accumulate")
         return self

@@ -1,7 +1,7 @@
 """One table of many trained systems: runs that kept their captions of the same held-out pairs, read and compared.
 
 A run's folder holds `captions.jsonl` (with `validation.keep_captions`), `log.jsonl` and `best/`. Seeds of a system are
-averaged; where it was trained with several learning rates, the one with the lowest validation loss counts.
+averaged; where it was trained with several learning rates, the one that validated best counts.
 """
 
 from __future__ import annotations
@@ -187,8 +187,8 @@ def _by_system(runs: Iterable[TrainedRun]) -> dict[str, list[TrainedRun]]:
         rates.setdefault(run.title, {}).setdefault(run.rate, []).append(run)
     chosen = {}
     for title, by_rate in rates.items():
-        better = min(by_rate.values(), key=lambda own: min(each.validation_loss for each in own))
-        # A rate tried on one seed only must not replace the seeds of the other in the table unless it is better.
+        first = min(run.seed for own in by_rate.values() for run in own)  # which has them all
+        better = max(by_rate.values(), key=lambda own: max((r.validation for r in own if r.seed == first), default=0.0))
         chosen[title] = sorted(better, key=lambda run: run.seed)
     return chosen
 

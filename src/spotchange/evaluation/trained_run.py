@@ -40,7 +40,8 @@ class TrainedRun:
     """Whether each caption is true; empty where nobody knows."""
     parameters: int
     """Weights that learn, the frozen network not counted."""
-    validation_loss: float
+    validation: float
+    """CIDEr-D of the best checkpoint on the validation pairs, by which learning rates are chosen."""
     pairs_per_second: float | None
     """In training, as logged: other runs may have shared the device."""
     minutes: float | None
@@ -78,7 +79,7 @@ def read_run(folder: Path) -> TrainedRun:
         kinds={row["id"]: row["change_type"] for row in rows},
         facts={} if None in facts.values() else facts,
         parameters=_parameters(log) or count_parameters(folder / BEST),
-        validation_loss=min((line["loss"] for line in validation if "loss" in line), default=float("inf")),
+        validation=max((line["CIDEr-D"] for line in validation if "CIDEr-D" in line), default=float("-inf")),
         pairs_per_second=statistics.median(speeds) if speeds else None,
         minutes=ends[-1].get("minutes") if ends else None,
         pairs=ends[-1]["step"] * recipe["stage"]["pairs_per_step"] if ends and "stage" in recipe else None,

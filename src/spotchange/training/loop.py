@@ -19,6 +19,7 @@ from spotchange.config.training import Recipe
 from spotchange.errors import ConfigError, ModelError
 from spotchange.files import recover_folder, write_text
 from spotchange.models.weights.description import BEST, LAST
+from spotchange.pairs import PairBatch
 from spotchange.training import distributed
 from spotchange.training.checkpoints import load_state, replace_folder, save_state
 from spotchange.training.compilation import compile_regions
@@ -26,6 +27,7 @@ from spotchange.training.log import RunLog
 from spotchange.training.objectives.base import Objective
 from spotchange.training.optimizers import WeightAverage, build_optimizer, rate_factor, set_rates
 from spotchange.training.randomness import random_state, restore_random_state, seed_everything
+from spotchange.training.recording import RecordedUpdate
 from spotchange.training.sources.interface import Batches
 from spotchange.training.stopping import StopRequest
 from spotchange.training.validation import Selection, Validator
@@ -70,6 +72,9 @@ class Trainer:
         elif recipe.stage.compile:
             compile_regions(objective)
         self.parallel = accelerator.prepare(objective)
+        self._update_once: Callable[[PairBatch], dict[str, Tensor]] = self._apply
+        if recipe.stage.cuda_graph and accelerator.device.type == "cuda" and accelerator.num_processes == 1:
+            self._update_once = RecordedUpdate(self._apply, self.optimizer)
         self.selection = Selection(
             self._metric(),
             patience=recipe.validation.patience,
@@ -136,13 +141,24 @@ class Trainer:
     def _update(self) -> dict[str, Tensor]:
         """One step of the optimizer; returns scalars that are still on the device."""
         parts = self.stage.accumulate
-        values: dict[str, Tensor] = {}
-        for part in range(parts):
-            batch = self.source.next_batch()
-            last = part == parts - 1
-            with nullcontext() if last else self.accelerator.no_sync(self.parallel), self._autocast():
-                values = self.parallel(batch)
-            self.accelerator.backward(values["loss"] / parts)
+        for _ in range(parts - 1):
+            with self.accelerator.no_sync(self.parallel):
+                self._accumulate(self.source.next_batch(), parts)
+        values = self._update_once(self.source.next_batch())
+        if self.average is not None:
+            self.average.update()
+        return values
+
+    def _accumulate(self, batch: PairBatch, parts: int) -> dict[str, Tensor]:
+        """Add the gradients of one of the parts of an update."""
+        with self._autocast():
+            values: dict[str, Tensor] = self.parallel(batch)
+        self.accelerator.backward(values["loss"] / parts)
+        return values
+
+    def _apply(self, batch: PairBatch) -> dict[str, Tensor]:
+        """The last part of an update, and the step; nothing here is fetched, so that it can be recorded."""
+        values = self._accumulate(batch, self.stage.accumulate)
         if self.recipe.optimizer.clip_norm is not None:
             values["gradient_norm"] = self.accelerator.clip_grad_norm_(
                 self.objective.parameters(), self.recipe.optimizer.clip_norm
@@ -150,8 +166,6 @@ class Trainer:
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         self.objective.after_step()
-        if self.average is not None:
-            self.average.update()
         return values
 
     def _log(self, log: RunLog, values: dict[str, Tensor], mark: tuple[float, int]) -> tuple[float, int]:
@@ -180,9 +194,8 @@ class Trainer:
         if better and self.accelerator.is_main_process:
             with self._averaged():
                 replace_folder(self.out / BEST, self.save_model)
-            if self.validator is not None and self.recipe.validation.keep_captions:
-                lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in self.validator.said)
-                write_text(self.out / CAPTIONS, "".join(lines))
+            if self.validator is not None and self.tester is None:
+                self._keep_captions(self.validator)
         self.accelerator.wait_for_everyone()
 
     def _test(self, log: RunLog, tester: Validator) -> None:
@@ -191,6 +204,13 @@ class Trainer:
         with self._autocast(), self._uncompiled():
             results = tester.evaluate(self.objective)
         log.event("test", step=self.selection.best_step, **results)
+        if self.accelerator.is_main_process:
+            self._keep_captions(tester)
+
+    def _keep_captions(self, validator: Validator) -> None:
+        if self.recipe.validation.keep_captions:
+            lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in validator.said)
+            write_text(self.out / CAPTIONS, "".join(lines))
 
     def _save(self, values: dict[str, Tensor]) -> None:
         self._fetch(values)  # refuses to put broken weights in the place of good ones

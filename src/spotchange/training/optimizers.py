@@ -126,7 +126,11 @@ def _decays_as_published(name: str) -> bool:
 def set_rates(optimizer: torch.optim.Optimizer | Optimizers, factor: float) -> None:
     """Put every group at `factor` of its own peak."""
     for group in optimizer.param_groups:
-        group["lr"] = group["peak_lr"] * factor
+        rate = group["peak_lr"] * factor
+        if isinstance(group["lr"], Tensor):  # a recorded update reads it there
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate
 
 
 class BertAdam(torch.optim.Optimizer):

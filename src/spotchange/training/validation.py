@@ -21,6 +21,11 @@ from spotchange.training.sources.interface import HeldOut
 _LOSSES = ("loss", "words", "contrast", "attributes", "mask", "change", "answer", "median_rank", "mean_rank")
 
 
+def less_is_better(metric: str) -> bool:
+    """Whether it is a loss or a rank."""
+    return metric.rpartition(".")[2] in _LOSSES
+
+
 class Selection:
     """Watches one validation metric; `gave_up` after `patience` validations in a row without a better value.
 
@@ -43,7 +48,7 @@ class Selection:
         if self.metric not in results:
             raise ConfigError(f"validation.metric '{self.metric}' is not measured; there are: {', '.join(results)}")
         value = results[self.metric]
-        sign = -1.0 if self.metric.rpartition(".")[2] in _LOSSES else 1.0
+        sign = -1.0 if less_is_better(self.metric) else 1.0
         if 0 < step <= self.keep_after or math.isnan(value) or not self._better(sign * value, sign):
             self.waited += 1
             return False

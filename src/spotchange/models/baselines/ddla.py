@@ -55,8 +55,8 @@ class Ddla(System):
         planes = as_planes(apart[..., None], self.grid)
         peak = (planes == F.max_pool2d(planes, 3, stride=1, padding=1)).flatten(1)
         chosen = (apart * peak).topk(self.clusters, dim=1).indices
-        spots = F.one_hot(chosen, apart.shape[1]).to(apart.dtype).flatten(0, 1)[..., None]
-        around: Tensor = F.max_pool2d(as_planes(spots, self.grid), 3, stride=1, padding=1)
+        spots = apart.new_zeros(*chosen.shape, apart.shape[1]).scatter_(2, chosen[..., None], 1.0).flatten(0, 1)
+        around: Tensor = F.max_pool2d(as_planes(spots[..., None], self.grid), 3, stride=1, padding=1)
         result: Tensor = around.flatten(1).unflatten(0, chosen.shape)
         return result
 

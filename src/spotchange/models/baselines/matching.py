@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-IMAGES_AT_ONCE = 16  # rows of the matching matrix: a whole one of 128 images holds 128 x 128 x 196 x 196 numbers
+IMAGES_AT_ONCE = 32  # rows of the matching matrix: a whole one of 128 images holds 128 x 128 x 196 x 196 numbers
 
 
 def matching(queries: Tensor, keys: Tensor, heads: int = 1) -> Tensor:
@@ -22,7 +22,8 @@ def matching(queries: Tensor, keys: Tensor, heads: int = 1) -> Tensor:
     rows = []
     for part in apart[0].split(IMAGES_AT_ONCE):
         if torch.is_grad_enabled() and len(queries) > IMAGES_AT_ONCE:
-            rows.append(checkpoint(_best, part, apart[1], use_reentrant=False))  # kept whole it would fill the memory
+            # Kept whole it would fill the memory. Nothing in it is drawn, so no random state is kept either.
+            rows.append(checkpoint(_best, part, apart[1], use_reentrant=False, preserve_rng_state=False))
         else:
             rows.append(_best(part, apart[1]))
     return torch.cat(rows)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -105,4 +104,4 @@ class TuSpeaker(nn.Module):
 
 def mean_of_words(states: Tensor, mask: Tensor) -> Tensor:
     """(pairs, width): the sum over true words, divided by all places, as published."""
-    return (states * mask[..., None]).sum(dim=1) / torch.tensor(mask.shape[1], device=states.device)
+    return (states * mask[..., None]).sum(dim=1) / mask.shape[1]

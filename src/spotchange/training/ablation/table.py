@@ -7,9 +7,9 @@ import gc
 import json
 import math
 import statistics
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
-from itertools import zip_longest
+from itertools import product, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -18,58 +18,10 @@ from spotchange.config.base import apply_override
 from spotchange.config.training import Recipe
 from spotchange.files import load_json, recover_folder, write_text
 from spotchange.models.weights.description import BEST, LAST
+from spotchange.training.ablation.paired import PairedTest, paired_test
 from spotchange.training.log import read_log
 from spotchange.training.stopping import StopRequest
-
-LEVEL = 0.95
-
-
-@dataclass(frozen=True, kw_only=True)
-class PairedTest:
-    """The difference of two cells in one column, second minus first, over the seeds that both have."""
-
-    seeds: int
-    difference: float
-    low: float  # interval of the mean difference at `LEVEL`
-    high: float
-    p_value: float  # two-sided
-
-
-def paired_test(first: Mapping[int, float], second: Mapping[int, float]) -> PairedTest | None:
-    """Student's paired t-test over the seeds in common; None with fewer than two of them."""
-    common = sorted(set(first) & set(second))
-    if len(common) < 2:
-        return None
-    differences = [second[seed] - first[seed] for seed in common]
-    mean, error = statistics.fmean(differences), statistics.stdev(differences) / math.sqrt(len(common))
-    freedom = len(common) - 1
-    reach = quantile(LEVEL, freedom) * error
-    p_value = 1.0 - within(abs(mean) / error, freedom) if error else float(mean == 0)
-    return PairedTest(seeds=len(common), difference=mean, low=mean - reach, high=mean + reach, p_value=p_value)
-
-
-def within(t: float, freedom: int) -> float:
-    """Chance that Student's t of so many degrees of freedom lies between -t and t (Abramowitz and Stegun 26.7.3, 4)."""
-    angle = math.atan(t / math.sqrt(freedom))
-    sine, cosine = math.sin(angle), math.cos(angle)
-    odd = freedom % 2 == 1
-    term, total = (cosine, 0.0) if odd else (1.0, 0.0)
-    for power in range(1 if odd else 0, freedom - 1, 2):
-        total += term
-        term *= cosine**2 * (power + 1) / (power + 2)
-    return 2 / math.pi * (angle + sine * total) if odd else sine * total
-
-
-def quantile(chance: float, freedom: int) -> float:
-    """The t that `within` gives this chance for."""
-    low, high = 0.0, 1.0
-    while within(high, freedom) < chance:
-        high *= 2
-    for _ in range(100):
-        middle = (low + high) / 2
-        low, high = (middle, high) if within(middle, freedom) < chance else (low, middle)
-    return high
-
+from spotchange.training.validation import less_is_better
 
 SUMMARY = "summary.json"
 SHARED = "shared"
@@ -119,15 +71,45 @@ class CellResult:
 def plan(ablation: Ablation, out: Path) -> list[Job]:
     """Every stage to run, in order; the shared one first, once.
 
-    Seed by seed: a table that is cut short then has all its cells with fewer seeds, which paired tests can use.
+    Seed by seed: a table that is cut short then has all its cells with fewer seeds, which paired tests can use. Cells
+    that choose between settings have only their first seed in it until all values were tried: plan again then.
     """
     jobs = []
     if ablation.shared is not None:
         jobs.append(_job(ablation, ablation.shared, {}, ablation.seeds[0], None, out / SHARED, SHARED))
     for seeds in zip_longest(*(ablation.seeds_of(cell) for cell in ablation.cells)):
         for cell, seed in zip(ablation.cells, seeds, strict=True):
-            jobs += [] if seed is None else _chain(ablation, cell, seed, out)
+            for changes in [] if seed is None else _wanted(ablation, cell, seed, out):
+                jobs += _chain(ablation, cell, changes, seed, out)
     return jobs
+
+
+def _wanted(ablation: Ablation, cell: str, seed: int, out: Path) -> list[dict[str, Any]]:
+    """What a seed of a cell is run with: every value that is tried on the first seed, the chosen ones on the others."""
+    if seed == ablation.seeds_of(cell)[0]:
+        return _tried(ablation, cell)
+    chosen = choose(ablation, cell, out)
+    return [] if chosen is None else [chosen]
+
+
+def _tried(ablation: Ablation, cell: str) -> list[dict[str, Any]]:
+    settings = ablation.cells[cell].choose
+    return [dict(zip(settings, values, strict=True)) for values in product(*settings.values())]
+
+
+def choose(ablation: Ablation, cell: str, out: Path) -> dict[str, Any] | None:
+    """Of the values that the first seed tried those that validated best; None while some are not finished."""
+    tried = _tried(ablation, cell)
+    if len(tried) == 1:
+        return tried[0]
+    reached = []
+    for changes in tried:
+        *_, last = _chain(ablation, cell, changes, ablation.seeds_of(cell)[0], out)
+        summary = last.summary
+        if summary is None:
+            return None
+        reached.append(-summary["best"] if less_is_better(summary["metric"]) else summary["best"])
+    return tried[reached.index(max(reached))]
 
 
 def run_jobs(jobs: list[Job], run_stage: RunStage, *, stop: StopRequest, device: str) -> bool:
@@ -152,10 +134,11 @@ def collect(ablation: Ablation, out: Path) -> list[CellResult]:
     """Numbers of the best checkpoints, on the test pairs or on validation, from the logs that the runs left."""
     rows = []
     for cell, settings in ablation.cells.items():
-        row = CellResult(cell=cell, changes=settings.changes)
+        chosen = choose(ablation, cell, out) or _tried(ablation, cell)[0]
+        row = CellResult(cell=cell, changes=settings.changes | chosen)
         for seed in ablation.seeds_of(cell):
             found: dict[str, float] = {}
-            for job in _chain(ablation, cell, seed, out):
+            for job in _chain(ablation, cell, chosen, seed, out):
                 found |= _best_numbers(job)
             for column in ablation.columns:
                 if column in found:
@@ -176,13 +159,14 @@ def rank_correlation(rows: list[CellResult], columns: tuple[str, str]) -> float 
     return statistics.correlation(first, second)
 
 
-def _chain(ablation: Ablation, cell: str, seed: int, out: Path) -> Iterator[Job]:
+def _chain(ablation: Ablation, cell: str, chosen: dict[str, Any], seed: int, out: Path) -> Iterator[Job]:
+    name = ", ".join([cell, *(f"{key} {value}" for key, value in chosen.items())])
     previous = None if ablation.start is None else Path(ablation.start)
     if ablation.shared is not None:
         previous = out / SHARED / BEST
     for stage in ablation.cells[cell].stages:
-        folder = out / "cells" / _file_name(cell) / f"seed-{seed}" / stage
-        yield _job(ablation, stage, ablation.cells[cell].changes, seed, previous, folder, cell)
+        folder = out / "cells" / _file_name(name) / f"seed-{seed}" / stage
+        yield _job(ablation, stage, ablation.cells[cell].changes | chosen, seed, previous, folder, name)
         previous = folder / BEST
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +89,8 @@ class FeatureFolder:
             with only_one_process(self.path.with_name(f".{self.path.name}.lock")):
                 if not (self.path / FACTS).exists():  # another process may have made them while this one waited
                     self.make(self.path, run)
-        return FeatureStore(self.path, backbone=network.fingerprint(), device=run.device)
+        made = (self.path / FACTS).stat().st_mtime_ns
+        return open_store(self.path, made=made, backbone=network.fingerprint(), device=run.device)
 
 
 class FeatureStore:
@@ -107,6 +109,12 @@ class FeatureStore:
     def images(self, numbers: Tensor) -> Tensor:
         """float16 (numbers, cells, channels) on the device."""
         return self._features[numbers.to(self._features.device)].to(self.device, non_blocking=True)
+
+
+@lru_cache(maxsize=1)
+def open_store(folder: Path, *, made: int, backbone: str, device: torch.device) -> FeatureStore:
+    """The store of a folder `made` at that time; the runs of an ablation's worker share it on the device."""
+    return FeatureStore(folder, backbone=backbone, device=device)
 
 
 class FeatureBatches:
