@@ -53,6 +53,9 @@ class ImageTextSettings(Settings):
     kind: Literal["image-text"]
     max_scale: float = Field(default=100.0, gt=1)
     """Largest inverse temperature."""
+    alike: int = Field(default=1, ge=1)
+    """Training scenes in a row that differ only in the shapes and materials of their objects: what colours and places
+    tell apart, contrast learns by these alone. 1: every scene by itself."""
 
 
 class CaptionSettings(Settings):

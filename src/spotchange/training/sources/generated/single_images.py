@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from spotchange.language import PAD_ID
 from spotchange.language.image_texts import write_image_texts
 from spotchange.language.writer import captions_text
 from spotchange.pairs import PairBatch
-from spotchange.scene import BEFORE, SAME, SceneBatch
+from spotchange.scene import BEFORE, MATERIAL, MAX_OBJECTS, SAME, SHAPE, SceneBatch
 from spotchange.scenes.changes import as_tensors
 from spotchange.scenes.sampler import World
 from spotchange.scenes.stream import world_seed
@@ -32,6 +32,8 @@ class ImageTexts(NoNegatives):
 
     rules: SceneSettings
     quality: str
+    alike: int = 1
+    """Training scenes in a row that differ in shapes and materials alone."""
 
     def captions(self) -> Iterable[str]:
         return ()
@@ -102,7 +104,8 @@ class ImageTextBatches:
             self._chunk_start, taken = self._next, 0
             self._chunk = self.world.scenes(self._next + step * np.arange(self._chunk_size))
         self._next += self.images * step
-        return self.source.rows(self.run, self.world, self._chunk[taken : taken + self.images])
+        scenes = self._chunk[taken : taken + self.images]
+        return self.source.rows(self.run, self.world, families(scenes, self.source.alike))
 
     def state_dict(self) -> dict[str, Any]:
         """Where the stream stands, for all processes alike."""
@@ -113,6 +116,26 @@ class ImageTextBatches:
         if state["seed"] != self.world.seed:
             raise ConfigError("the stream was saved with another seed")
         self._next, self._chunk = state["next_scene"] + self.run.rank, None
+
+
+def families(scenes: SceneBatch, size: int) -> SceneBatch:
+    """Groups of `size` scenes become the first one of each, with their own shapes and materials: hard negatives."""
+    if size == 1:
+        return scenes
+    given = as_tensors(scenes)
+    rows = torch.arange(len(given), device=given.scene_id.device)
+    first = given[rows - rows % size]
+    slots = torch.arange(MAX_OBJECTS, device=rows.device)
+    own = slots % given.count[:, :1].long()  # a scene with fewer objects gives some of its shapes twice
+    attributes = first.attributes.clone()
+    for attribute in (SHAPE, MATERIAL):
+        drawn = given.attributes[rows[:, None], 0, own, attribute]
+        there = first.attributes[:, 0, :, SHAPE] >= 0
+        attributes[:, 0, :, attribute] = torch.where(there, drawn, first.attributes[:, 0, :, attribute])
+    made = replace(first, scene_id=given.scene_id, attributes=attributes)
+    if isinstance(scenes.scene_id, Tensor):
+        return made
+    return SceneBatch(**{field.name: getattr(made, field.name).numpy() for field in fields(SceneBatch)})
 
 
 def from_both_cameras(scenes: SceneBatch) -> SceneBatch:
