@@ -83,7 +83,9 @@ def _read(words: list[str], changes: list[str]) -> None:
     from spotchange.config.recipes import ABLATIONS, find_recipe
     from spotchange.config.training import Recipe
 
-    if "train" in words:
+    if "features" in words:
+        Recipe.from_yaml(find_recipe(words[words.index("features") + 1]), changes)
+    elif "train" in words:
         Recipe.from_yaml(find_recipe(words[words.index("train") + 1]), changes)
     elif "ablate" in words:
         Ablation.from_yaml(find_recipe(words[words.index("ablate") + 1], within=ABLATIONS), changes)

@@ -1,6 +1,6 @@
 """A plan of jobs for one short GPU session: lanes side by side, a time limit each, results packed while they run.
 
-python benchmarks/gpu_session.py PLAN.yaml --out FOLDER [--total 9.6] [--small] [--check]
+python benchmarks/gpu_session.py PLAN.yaml --out FOLDER [--total 9.6] [--small] [--check | --checked]
 
 PLAN.yaml: `needs` (files that must be there), `mps` (whether several processes share the GPU) and `lanes`, each a list
 of jobs that run one after the other. A job has a `name`, a `run` (one command line; {left} is its limit in minutes,
@@ -30,6 +30,7 @@ import tarfile
 import tempfile
 import threading
 import time
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
@@ -192,7 +193,7 @@ class Session:
         with tarfile.open(whole, "w:gz", compresslevel=1) as archive:
             for file in files:
                 try:
-                    size = file.stat().st_size + 1536  # a header, and the rest of a block
+                    size = len(zlib.compress(file.read_bytes(), 1)) + 1536  # a header, and the rest of a block
                     if size > room:
                         left_out.append(str(file))
                         continue
@@ -263,12 +264,13 @@ def main() -> None:
     parser.add_argument("--total", type=float, default=9.6, help="minutes for everything, packing included")
     parser.add_argument("--small", action="store_true", help="try the plan on a CPU: adds what the jobs say")
     parser.add_argument("--check", action="store_true", help="only say what is missing")
+    parser.add_argument("--checked", action="store_true", help="an earlier command has looked: begin at once")
     options = parser.parse_args()
     path = os.pathsep.join(filter(None, ["src", os.getenv("PYTHONPATH")]))
     os.environ |= {"PYTHONUNBUFFERED": "1", "PYTHONPATH": path}
     began = time.monotonic()
     check = [sys.executable, str(Path(__file__).with_name("gpu_check.py")), str(options.plan)]
-    code = subprocess.run([*check, "--cpu"] if options.small else check, check=False).returncode
+    code = 0 if options.checked else subprocess.run([*check, *["--cpu"] * options.small], check=False).returncode
     if code == NO_COMPILER and not options.check:
         print("going on without torch's compiler: slower", flush=True)
         os.environ["TORCHDYNAMO_DISABLE"] = "1"

@@ -150,9 +150,12 @@ def test_plans_name_recipes_and_cells_that_exist(plan: Path, driver: ModuleType)
         watched = job.watch.words if job.watch else ""
         for words in (shlex.split(line), shlex.split(f"{line} {watched}"), shlex.split(f"{line} {job.small}")):
             changes = [value for option, value in pairwise(words) if option == "--set"]
-            if "train" in words:
+            verb = words[words.index("spotchange") + 1] if "spotchange" in words else None
+            if verb == "train":
                 Recipe.from_yaml(find_recipe(words[words.index("train") + 1]), changes)
-            elif "ablate" in words:
+            elif verb == "data":
+                Recipe.from_yaml(find_recipe(words[words.index("features") + 1]), changes)
+            elif verb == "ablate":
                 found = Ablation.from_yaml(find_recipe(words[words.index("ablate") + 1], within=ABLATIONS), changes)
                 cells = [value for option, value in pairwise(words) if option == "--only"]
                 assert set(cells) <= set(found.cells)

@@ -54,8 +54,8 @@ class ImageTextSettings(Settings):
     max_scale: float = Field(default=100.0, gt=1)
     """Largest inverse temperature."""
     alike: int = Field(default=1, ge=1)
-    """Training scenes in a row that differ only in the shapes and materials of their objects: what colours and places
-    tell apart, contrast learns by these alone. 1: every scene by itself."""
+    """Training images made of one scene, which differ in the shapes and materials of its objects and in the camera:
+    where colours and places are the same, contrast has to tell shapes apart. 1: every image is a scene of its own."""
 
 
 class CaptionSettings(Settings):

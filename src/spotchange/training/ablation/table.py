@@ -6,6 +6,7 @@ import copy
 import gc
 import json
 import math
+import shutil
 import statistics
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
@@ -127,6 +128,7 @@ def run_jobs(jobs: list[Job], run_stage: RunStage, *, stop: StopRequest, device:
         if not summary["finished"]:
             return False
         write_text(job.out / SUMMARY, json.dumps(summary, indent=2) + "\n")
+        shutil.rmtree(job.out / LAST, ignore_errors=True)  # nothing goes on from it; tables of many runs fill disks
     return True
 
 

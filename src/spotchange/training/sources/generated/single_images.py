@@ -33,7 +33,7 @@ class ImageTexts(NoNegatives):
     rules: SceneSettings
     quality: str
     alike: int = 1
-    """Training scenes in a row that differ in shapes and materials alone."""
+    """Training images made of one scene, with other shapes and materials."""
 
     def captions(self) -> Iterable[str]:
         return ()
@@ -88,10 +88,13 @@ class ImageTextBatches:
     shares_before = False
 
     def __init__(self, source: ImageTexts, run: RunContext, images: int) -> None:
-        self.source, self.run, self.images = source, run, images
+        self.source, self.run = source, run
+        self.scenes, odd = divmod(images, source.alike)
+        if odd:
+            raise ConfigError(f"{images} images a step do not split into families of {source.alike}")
         self.world = World(source.rules, seed=world_seed(run.seed), device=run.device_name)
         self.world.check_room()
-        self._chunk_size = -(-_CHUNK[run.device.type] // images) * images  # whole batches, so that none is left over
+        self._chunk_size = -(-_CHUNK[run.device.type] // self.scenes) * self.scenes  # whole batches: none is left over
         self._next = run.rank
         self._chunk: SceneBatch | None = None
         self._chunk_start = 0
@@ -100,11 +103,11 @@ class ImageTextBatches:
         """The next scenes of this process."""
         step = self.run.processes
         taken = (self._next - self._chunk_start) // step
-        if self._chunk is None or not 0 <= taken <= len(self._chunk) - self.images:
+        if self._chunk is None or not 0 <= taken <= len(self._chunk) - self.scenes:
             self._chunk_start, taken = self._next, 0
             self._chunk = self.world.scenes(self._next + step * np.arange(self._chunk_size))
-        self._next += self.images * step
-        scenes = self._chunk[taken : taken + self.images]
+        self._next += self.scenes * step
+        scenes = self._chunk[taken : taken + self.scenes]
         return self.source.rows(self.run, self.world, families(scenes, self.source.alike))
 
     def state_dict(self) -> dict[str, Any]:
@@ -119,20 +122,20 @@ class ImageTextBatches:
 
 
 def families(scenes: SceneBatch, size: int) -> SceneBatch:
-    """Groups of `size` scenes become the first one of each, with their own shapes and materials: hard negatives."""
+    """`size` scenes of each: the scene itself, and copies with the shapes and materials of the scenes after it."""
     if size == 1:
         return scenes
     given = as_tensors(scenes)
-    rows = torch.arange(len(given), device=given.scene_id.device)
-    first = given[rows - rows % size]
+    rows = torch.arange(size * len(given), device=given.scene_id.device)
+    member = rows % size
+    made, donor = given[rows // size], given[(rows // size + member) % len(given)]
     slots = torch.arange(MAX_OBJECTS, device=rows.device)
-    own = slots % given.count[:, :1].long()  # a scene with fewer objects gives some of its shapes twice
-    attributes = first.attributes.clone()
+    drawn = donor.attributes[rows[:, None], 0, slots % donor.count[:, :1].long()]  # fewer objects: some of them twice
+    attributes = made.attributes.clone()
     for attribute in (SHAPE, MATERIAL):
-        drawn = given.attributes[rows[:, None], 0, own, attribute]
-        there = first.attributes[:, 0, :, SHAPE] >= 0
-        attributes[:, 0, :, attribute] = torch.where(there, drawn, first.attributes[:, 0, :, attribute])
-    made = replace(first, scene_id=given.scene_id, attributes=attributes)
+        there = made.attributes[:, 0, :, SHAPE] >= 0
+        attributes[:, 0, :, attribute] = torch.where(there, drawn[..., attribute], made.attributes[:, 0, :, attribute])
+    made = replace(made, scene_id=size * made.scene_id + member, attributes=attributes)
     if isinstance(scenes.scene_id, Tensor):
         return made
     return SceneBatch(**{field.name: getattr(made, field.name).numpy() for field in fields(SceneBatch)})
