@@ -178,3 +178,14 @@ def test_what_the_model_says_of_the_whole_is_not_believed_where_the_images_do_no
 def test_the_model_may_doubt_light_but_not_an_edited_file(photo, bottle):
     edited = placed(photo, bottle, (30, 150))
     assert answer(viewed(0.01, "add"), photo, edited).result.changed
+
+
+def test_pixels_that_the_model_explains_away_are_a_warning_and_no_change_in_the_sentence(photo, bottle):
+    again = shot_again(placed(photo, bottle, (30, 150)), np.random.default_rng(4))
+    denied = answer(viewed(0.02, "add"), photo, again).result
+    assert not denied.changed
+    assert "content" not in denied.caption
+    assert any("pixels differ beyond noise" in warning for warning in denied.warnings)
+    told = answer(viewed(0.6, "add"), photo, again).result
+    assert told.changed
+    assert not told.warnings

@@ -30,13 +30,14 @@ from spotchange.everyday.language.telling import told
 from spotchange.everyday.language.wording import FRAMES, stated
 from spotchange.everyday.recognition.account import Account, SeenChange
 from spotchange.everyday.recognition.recognisers import Recognisers
-from spotchange.everyday.recognition.signs import whole_signs
+from spotchange.everyday.recognition.signs import LOCAL, whole_signs
 from spotchange.everyday.recognition.traces import Mask, Pixels
 from spotchange.everyday.recognition.whole import LIGHT, borne_out, whole_change
 from spotchange.results import Box, CaptionResult, Region
 
 SOURCE = "recognition"
 NAME = "everyday"
+_DENIED = "pixels differ beyond noise in places; the model takes that for light or blur"
 _DOUBT = 0.1  # score below which the model contradicts the comparison: where pixels differ by light or noise alone
 
 
@@ -97,12 +98,12 @@ class PhotoAnswerer:
             return answer_from_pixels(pair, options, ComparisonOptions(preset="exact"))
         else:
             # How it was photographed is no change of what is seen, but worth a word.
-            how = [each.sentence for each in verdict.findings]
+            how = [each.sentence for each in verdict.findings if each.kind not in LOCAL]
             result = _result("; ".join([FRAMES["none"][0], *how]), "none", (), min(view.score, _DOUBT))
         pixels = int(np.count_nonzero(verdict.mask))
         result = replace(
             result,
-            warnings=verdict.notes,
+            warnings=(*verdict.notes, *([] if result.changed or not verdict.changed else [_DENIED])),
             seconds=round(time.perf_counter() - started, 4),
             preset="photos",
             findings=tuple(verdict.findings),
