@@ -57,7 +57,7 @@ _SCENE_TOWERS: dict[str, Any] = {
     "vision": {
         "image_size": [192, 288],
         "stem": "conv",
-        "stem_channels": [32, 64],
+        "stem_channels": [32, 48],
         "patch": 24,
         "width": 256,
         "heads": 4,
