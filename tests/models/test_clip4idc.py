@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -159,6 +161,23 @@ def test_grid_weights_are_read_or_refused(make_settings: Callable, tiny_resnet: 
         build_model(make_settings("conventional", vision=source | {"resnet": str(tmp_path / "none")}))
     with pytest.raises(ModelError, match="resnet"):
         build_model(make_settings("conventional", vision=source | {"resnet_depths": [1, 2, 1, 1]}))
+
+
+def test_a_part_of_a_network_is_read_without_a_list_of_the_rest(make_settings: Callable, tmp_path: Path) -> None:
+    sizes = {"resnet_depths": [1, 1, 1], "resnet_channels": [16, 32, 48], "resnet_stage": 3}
+    transformers = import_transformers()
+    transformers.ResNetModel(transformers.ResNetConfig(depths=[1] * 4, hidden_sizes=[16, 32, 48, 64])).save_pretrained(
+        tmp_path
+    )
+    settings = make_settings("conventional", vision={**sizes, "resnet": str(tmp_path)})
+    program = (
+        "import sys; from spotchange.config.model import ModelSettings; from spotchange.models.build import build_model"
+    )
+    program += "; build_model(ModelSettings.model_validate_json(sys.argv[1]))"
+    done = subprocess.run(
+        [sys.executable, "-c", program, settings.model_dump_json()], capture_output=True, text=True, check=True
+    )
+    assert done.stderr == ""
 
 
 def test_frozen_backbone_does_not_move(make_settings: Callable) -> None:

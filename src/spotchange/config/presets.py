@@ -137,7 +137,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     "scene-clip": merged(_SCENE_TOWERS, {"architecture": "clip", "vision": {"n_inter": 0}, "captioner": None}),
     # CLIP4IDC's final version on those towers: 9 blocks see one image, 3 see both.
     "scene-clip4idc": merged(_SCENE_TOWERS, {"captioner": {"width": 256, "heads": 4}}),
-    # IDC-PCL on the cells of scene-CLIP's vision tower, narrower than published (256 for 512), with the published blocks.
+    # IDC-PCL with the published blocks on the cells of scene-CLIP's vision tower; narrower (256 for 512).
     "scene-idc-pcl": merged(
         merged(_SCENE_TOWERS, _PCL_PARTS),
         {

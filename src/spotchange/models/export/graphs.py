@@ -146,7 +146,9 @@ GRAPHS: dict[type[nn.Module], tuple[Callable[[Any], PairGraph], Callable[[Any], 
 def graphs_of(model: nn.Module) -> tuple[PairGraph, StepGraph]:
     """The two graphs of a model, or one line that says why there are none."""
     if type(model) not in GRAPHS:
-        raise ModelError(f"{type(model).__name__} has no ONNX export", hint="it captions with torch: leave --to onnx out")
+        raise ModelError(
+            f"{type(model).__name__} has no ONNX export", hint="it captions with torch: leave --to onnx out"
+        )
     if getattr(model, "captioner", None) is None:
         raise ModelError("this model has no captioner: there is nothing to export", hint="train the caption stage")
     pair, step = GRAPHS[type(model)]
