@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import runpy
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -70,6 +71,16 @@ def test_every_job_can_begin(name: str) -> None:
     for job in plan(ablation, Path("out")):
         if job.recipe.seed == ablation.seeds[0]:
             made[str(job.out / "best")] = begun(job.recipe, made)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_job_can_be_tried_in_small(name: str) -> None:
+    """Whatever a cell changes: a run of two steps must not become one of three thousand."""
+    program = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "ablation_small.py"), run_name="read only")
+    for job in plan(Ablation.from_yaml(FOLDER / f"{name}.yaml"), Path("out")):
+        tried = program["small"](job.recipe, Path("small"))
+        assert (tried.stage.steps, tried.stage.pairs_per_step, tried.stage.compile) == (2, 4, False)
+        assert (tried.model, tried.optimizer) == (job.recipe.model, job.recipe.optimizer)
 
 
 def begun(recipe: Recipe, made: dict[str, ModelSettings]) -> ModelSettings:
