@@ -106,7 +106,7 @@ def _round_up(value: float) -> float:
     if value <= 0:
         return 1.0
     scale = 10.0 ** np.floor(np.log10(value))
-    return float(next(step * scale for step in (1, 2, 4, 6, 8, 10) if step * scale >= value * 0.9999))
+    return float(next(step * scale for step in (1, 2, 3, 4, 6, 8, 10) if step * scale >= value * 0.9999))
 
 
 def _y(share: float) -> float:
@@ -138,7 +138,7 @@ def _axis(top: float, width: float, unit: str) -> str:
 
 def _width(text: str) -> float:
     """About how many pixels a name takes."""
-    return 6.0 * len(text)
+    return sum(8.0 if letter.isupper() or letter == "+" else 6.0 for letter in text)
 
 
 def _legend(names: Sequence[str], *, below: float = 0) -> list[str]:

@@ -126,6 +126,7 @@ def test_the_command_prints_tables_json_and_a_page(folder: Path, tmp_path: Path)
     assert "after VAM" in shown.stdout
     assert "12,345" in shown.stdout
     assert "over the 3 systems" in shown.stdout
+    assert "p of all" in shown.stdout
     assert "<svg" in page.read_text()
     told = CliRunner().invoke(app, ["leaderboard", str(folder), "--no-meteor", "--json"])
     values = json.loads(told.stdout)

@@ -5,7 +5,7 @@ import pytest
 from captions import made
 
 from spotchange.errors import InputError
-from spotchange.metrics import Scorer, bootstrap_intervals, paired_comparison
+from spotchange.metrics import Scorer, adjusted, bootstrap_intervals, paired_comparison
 from spotchange.metrics.meteor.metric import meteor_scores
 from spotchange.metrics.resampling import mean_of, meteor_of, ratio_of
 
@@ -91,6 +91,13 @@ def test_the_p_value_is_honest_when_nothing_differs() -> None:
         found = paired_comparison([mean_of("x", first)], [mean_of("x", second)], resamples=200, seed=trial)
         p_values.append(found["x"].p_value)
     assert 0.04 <= np.mean(np.array(p_values) <= 0.1) <= 0.17
+
+
+def test_tests_made_together_ask_for_more() -> None:
+    assert adjusted([0.01, 0.04, 0.03, 0.5]) == pytest.approx([0.04, 0.09, 0.09, 0.5])  # 4, 2, 3 and 1 times
+    assert adjusted([0.02]) == [0.02]
+    assert adjusted([0.9, 0.8]) == [1.0, 1.0]
+    assert adjusted([]) == []
 
 
 def test_other_items_cannot_be_compared() -> None:

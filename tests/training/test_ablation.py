@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import json
 import math
+import runpy
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
+import torch
 import yaml
 
 from spotchange.config.ablation import Ablation
+from spotchange.config.model import ModelSettings
 from spotchange.config.recipes import RECIPES
+from spotchange.config.training import Recipe
 from spotchange.errors import ConfigError
+from spotchange.language.vocabulary import build_tokenizer
+from spotchange.models.build import build_model, settings_for
+from spotchange.models.weights.bundled import BUNDLED, bundled_folder
+from spotchange.models.weights.description import read_settings
+from spotchange.models.weights.transfer import refit, take_weights
 from spotchange.training.ablation.table import SHARED, CellResult, as_json, collect, plan, rank_correlation, run_jobs
+from spotchange.training.objectives.build import build_objective
+from spotchange.training.optimizers import parameter_groups
 from spotchange.training.stopping import StopRequest
 
 FOLDER = RECIPES / "ablations"
@@ -49,6 +61,45 @@ def test_every_cell_has_the_same_budget_unless_said_otherwise(name: str) -> None
     half = [budgets.pop(which) for which in list(budgets) if "half the steps" in which[0]]
     assert len(set(budgets.values())) == 1
     assert all(2 * pairs in budgets.values() for pairs in half)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_job_can_begin(name: str) -> None:
+    """Weights that it starts from fit its model, and its rates and objective name parts that the model has."""
+    ablation = Ablation.from_yaml(FOLDER / f"{name}.yaml")
+    made = {BUNDLED: read_settings(bundled_folder()), str(ablation.start): ModelSettings.model_validate("scene-clip")}
+    for job in plan(ablation, Path("out")):
+        if job.recipe.seed == ablation.seeds[0]:
+            made[str(job.out / "best")] = begun(job.recipe, made)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_job_can_be_tried_in_small(name: str) -> None:
+    """Whatever a cell changes: a run of two steps must not become one of three thousand."""
+    program = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "ablation_small.py"), run_name="read only")
+    for job in plan(Ablation.from_yaml(FOLDER / f"{name}.yaml"), Path("out")):
+        tried = program["small"](job.recipe, Path("small"))
+        assert (tried.stage.steps, tried.stage.pairs_per_step, tried.stage.compile) == (2, 4, False)
+        assert (tried.model, tried.optimizer) == (job.recipe.model, job.recipe.optimizer)
+
+
+def begun(recipe: Recipe, made: dict[str, ModelSettings]) -> ModelSettings:
+    """Set a job up as training does, without data or values."""
+    start = None if recipe.stage.start_from is None else made[recipe.stage.start_from]
+    settings = recipe.model if recipe.model is not None else start
+    assert isinstance(settings, ModelSettings)
+    vision = settings.vision.model_copy(update={"resnet": None})  # no weights of its own
+    settings = settings_for(settings.model_copy(update={"vision": vision}), build_tokenizer())
+    parts = recipe.stage.start_parts or ("*",)
+    with torch.device("meta"):
+        model = build_model(settings)
+        if start is not None:
+            state = refit(build_model(settings_for(start, build_tokenizer())).state_dict(), start, settings)
+            state = {name: value for name, value in state.items() if any(fnmatchcase(name, each) for each in parts)}
+            assert take_weights(model, state, source=str(recipe.stage.start_from)).taken
+    objective = build_objective(model, recipe.stage.objective, mean=(0.5,) * 3, std=(0.5,) * 3, paired=True)
+    assert parameter_groups(objective, recipe.optimizer)
+    return settings
 
 
 def test_cells_differ_from_their_stage_in_the_named_keys_only() -> None:

@@ -45,6 +45,9 @@ def test_inverse_square_root_meets_the_published_rates() -> None:
     assert 1e-4 * rate_factor(1.0, schedule) == pytest.approx(1.8e-5, rel=0.01)
 
 
-def test_rates_can_be_halved_at_places() -> None:
-    schedule = ScheduleSettings(shape="constant", warmup=0.0, halve_at=(0.1, 0.2))
+def test_rates_drop_at_places() -> None:
+    schedule = ScheduleSettings(shape="constant", warmup=0.0, drop_at=(0.1, 0.2))
     assert [rate_factor(progress, schedule) for progress in (0.0, 0.0999, 0.1, 0.2, 1.0)] == [1, 1, 0.5, 0.25, 0.25]
+    tenths = schedule.model_copy(update={"drop_to": 0.1})
+    assert [rate_factor(progress, tenths) for progress in (0.05, 0.15, 0.9)] == pytest.approx([1, 0.1, 0.01])
+    assert ScheduleSettings.model_validate({"shape": "constant", "warmup": 0.0, "halve_at": [0.1, 0.2]}) == schedule

@@ -50,6 +50,10 @@ def export(
     if out is None and (to != "onnx" or len(models) > 1):
         raise InputError("--out is needed: the folder to write")
     folders = [model_folder(name) for name in models]
+    if to == "onnx":
+        from spotchange.models.export.graphs import check_has_graphs
+
+        check_has_graphs(folders[0])
     if out is not None:
         kind = "int8" if int8 else stored or "float16"
         _write_copy(folders, out, stored=kind, shard_mib=shard_mib, keep_text=keep_text_encoder, force=force)

@@ -42,14 +42,14 @@ _FROM_SCRATCH: dict[str, Any] = {
     "vocabulary": {"size": 80, "begin": 1, "end": 2, "pad": 0},
 }
 
-_IDC_PCL: dict[str, Any] = {
+_PCL_PARTS: dict[str, Any] = {
     "architecture": "idc-pcl",
-    "vision": {"backbone": "resnet", "layers": 0, "freeze_backbone": True},
     "text": {"encoder": False},
     "captioner": {"encoder_layers": 0, "decoder_layers": 3, "dropout": 0.2, "memory": "last"},
     # Distractor judging: is there a change or not.
     "heads": {"change": True, "change_types": ["none", "changed"]},
 }
+_IDC_PCL = merged(_PCL_PARTS, {"vision": {"backbone": "resnet", "layers": 0, "freeze_backbone": True}})
 
 # Two towers of our own in CLIP's place, below 24 MiB in fp16; heads of 64 as CLIP has them. Patches of 24 pixels are 96
 # an image (CLIP's ViT-B/32 has 49): half the cost of 216 of 16 pixels, and every run of the papers' tables starts here.
@@ -57,7 +57,7 @@ _SCENE_TOWERS: dict[str, Any] = {
     "vision": {
         "image_size": [192, 288],
         "stem": "conv",
-        "stem_channels": [32, 64],
+        "stem_channels": [32, 48],
         "patch": 24,
         "width": 256,
         "heads": 4,
@@ -137,6 +137,15 @@ PRESETS: dict[str, dict[str, Any]] = {
     "scene-clip": merged(_SCENE_TOWERS, {"architecture": "clip", "vision": {"n_inter": 0}, "captioner": None}),
     # CLIP4IDC's final version on those towers: 9 blocks see one image, 3 see both.
     "scene-clip4idc": merged(_SCENE_TOWERS, {"captioner": {"width": 256, "heads": 4}}),
+    # IDC-PCL with the published blocks on the cells of scene-CLIP's vision tower; narrower (256 for 512).
+    "scene-idc-pcl": merged(
+        merged(_SCENE_TOWERS, _PCL_PARTS),
+        {
+            "vision": {"n_inter": 0},
+            "captioner": {"width": 256, "heads": 4},
+            "heads": {"pretraining": True},
+        },
+    ),
     # Everyday images: pretrained backbone, cells of 16 pixels, frames of sentences with slots for names.
     "spotchange-everyday": {
         "vision": {

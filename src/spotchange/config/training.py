@@ -63,8 +63,19 @@ class ScheduleSettings(Settings):
     """Part of the plan over which the rates rise from zero."""
     final: Fraction = 0.0
     """What is left of the rates at the end, as a fraction of the peak."""
-    halve_at: tuple[Fraction, ...] = ()
-    """Parts of the plan after which the rates are half of what they would be."""
+    drop_at: tuple[Fraction, ...] = ()
+    """Parts of the plan after each of which the rates are `drop_to` of what they would be."""
+    drop_to: float = Field(default=0.5, gt=0, lt=1)
+    """0.5 halves them (IDC-PCL), 0.1 is the step schedule of DUDA and the programs that came from it."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _accept_old_name(cls, values: Any) -> Any:
+        """Runs saved before 2026-11-19 have `halve_at` in their recipes."""
+        if isinstance(values, dict) and "halve_at" in values:
+            values = dict(values)
+            values.setdefault("drop_at", values.pop("halve_at"))
+        return values
 
 
 class StageSettings(Settings):

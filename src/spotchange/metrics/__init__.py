@@ -3,7 +3,7 @@
 from spotchange.metrics.inputs import match_ids, read_predictions, read_references, read_results
 from spotchange.metrics.resampling import Summable, mean_of, ratio_of
 from spotchange.metrics.scoring import METRICS, ConstantCaption, Scorer, ScoreResult, best_constant, score
-from spotchange.metrics.significance import PairedComparison, bootstrap_intervals, paired_comparison
+from spotchange.metrics.significance import PairedComparison, adjusted, bootstrap_intervals, paired_comparison
 
 __all__ = [
     "METRICS",
@@ -12,6 +12,7 @@ __all__ = [
     "ScoreResult",
     "Scorer",
     "Summable",
+    "adjusted",
     "best_constant",
     "bootstrap_intervals",
     "match_ids",

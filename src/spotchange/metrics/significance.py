@@ -30,6 +30,16 @@ def _ranks(values: Sequence[float]) -> list[float]:
     return [ordered.index(value) + (ordered.count(value) - 1) / 2 for value in values]
 
 
+def adjusted(p_values: Sequence[float]) -> list[float]:
+    """Holm's p-values: each of several tests made together as if it had been made alone."""
+    order = sorted(range(len(p_values)), key=lambda place: p_values[place])
+    found, largest = list(p_values), 0.0
+    for rank, place in enumerate(order):
+        largest = max(largest, min(1.0, (len(order) - rank) * p_values[place]))
+        found[place] = largest
+    return found
+
+
 RESAMPLES = 1000
 LEVEL = 0.95
 _CHUNK_NUMBERS = 4_000_000  # random numbers held at a time: 32 MB

@@ -12,6 +12,7 @@ from spotchange.charts import grouped_bars
 from spotchange.evaluation.leaderboard import FACTS, JUDGED_BY, METRICS, NONE, Entry, Leaderboard, Scored
 from spotchange.evaluation.published import CAVEAT
 from spotchange.files import write_text
+from spotchange.metrics import adjusted
 from spotchange.reports.tables import Line, Table, percent
 
 COLUMNS = (*METRICS, FACTS, NONE)
@@ -48,23 +49,22 @@ def _with_spread(entry: Entry, name: str) -> str:
 
 def _against_best(board: Leaderboard) -> Table:
     """Paired tests on the same pairs, first common seed."""
-    best = board.entries[0]
-    header = [f"minus {best.title}", f"{JUDGED_BY}", "95 % interval", "p", FACTS, "95 % interval", "p"]
-    lines = []
-    for entry in board.entries[1:]:
-        cells = [entry.title]
-        for name in (JUDGED_BY, FACTS):
-            found = None if entry.against_best is None else entry.against_best.get(name)
-            if found is None:
-                cells += ["", "", ""]
-                continue
-            cells += [
-                f"{100 * found.difference:+.1f}",
-                f"{100 * found.low:+.1f} to {100 * found.high:+.1f}",
-                f"{found.p_value:.3f}",
-            ]
-        lines.append(Line(cells))
-    return Table("Against the best (paired bootstrap interval, randomisation test)", header, lines)
+    best, *others = board.entries
+    header = [f"minus {best.title}"]
+    columns = [[entry.title for entry in others]]
+    for name in (JUDGED_BY, FACTS):
+        tests = [(entry.against_best or {}).get(name) for entry in others]
+        together = iter(adjusted([each.p_value for each in tests if each is not None]))
+        header += [name, "95 % interval", "p", "p of all"]
+        columns += [
+            ["" if each is None else f"{100 * each.difference:+.1f}" for each in tests],
+            ["" if each is None else f"{100 * each.low:+.1f} to {100 * each.high:+.1f}" for each in tests],
+            ["" if each is None else f"{each.p_value:.3f}" for each in tests],
+            ["" if each is None else f"{next(together):.3f}" for each in tests],
+        ]
+    lines = [Line(list(cells)) for cells in zip(*columns, strict=True)]
+    title = "Against the best (paired bootstrap interval, randomisation test; p of all: Holm's, for so many tests)"
+    return Table(title, header, lines)
 
 
 def _by_kind(board: Leaderboard, name: str) -> Table:

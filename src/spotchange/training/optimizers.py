@@ -19,9 +19,9 @@ from spotchange.errors import ConfigError
 def rate_factor(progress: float, schedule: ScheduleSettings) -> float:
     """What the peak learning rate is multiplied by when `progress` (0 to 1) of the plan is done."""
     progress = min(max(progress, 0.0), 1.0)
-    halved = 0.5 ** sum(progress >= place for place in schedule.halve_at)
+    dropped = schedule.drop_to ** sum(progress >= place for place in schedule.drop_at)
     if progress < schedule.warmup:
-        return halved * progress / schedule.warmup
+        return dropped * progress / schedule.warmup
     done = (progress - schedule.warmup) / max(1.0 - schedule.warmup, 1e-12)
     falling = {
         "cosine": 0.5 * (1.0 + math.cos(math.pi * done)),
@@ -30,7 +30,7 @@ def rate_factor(progress: float, schedule: ScheduleSettings) -> float:
         "inverse-sqrt": math.sqrt(schedule.warmup / progress) if schedule.warmup else 1.0,
         "constant": 1.0,
     }[schedule.shape]
-    return halved * (schedule.final + (1.0 - schedule.final) * falling)
+    return dropped * (schedule.final + (1.0 - schedule.final) * falling)
 
 
 # Vectors added to tokens: shrinking them towards zero has no meaning, as with biases and norms.

@@ -93,4 +93,7 @@ def test_graphs_of_a_system_are_refused_in_one_line(tmp_path: Path) -> None:
     folder = saved("duda", tmp_path / "run")
     with pytest.raises(ModelError, match="has no ONNX export"):
         export([str(folder)], to="onnx", stored="float16", shard_mib=15)
+    with pytest.raises(ModelError, match="has no ONNX export"):
+        export([str(folder)], out=tmp_path / "copy", to="onnx", stored="float16", shard_mib=15)
     assert not list(folder.glob("*.onnx"))
+    assert not (tmp_path / "copy").exists()

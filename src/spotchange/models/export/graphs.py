@@ -7,15 +7,18 @@ in place; a graph gets the past as inputs and gives back a past that is one word
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from spotchange.errors import ModelError
+from spotchange.models.build import build_model
 from spotchange.models.clip4idc import Clip4idc
 from spotchange.models.idc_pcl import IdcPcl
 from spotchange.models.interface import VisualState
+from spotchange.models.weights.description import read_settings
 
 Layers = list[tuple[Tensor, Tensor]]
 
@@ -143,11 +146,19 @@ GRAPHS: dict[type[nn.Module], tuple[Callable[[Any], PairGraph], Callable[[Any], 
 def graphs_of(model: nn.Module) -> tuple[PairGraph, StepGraph]:
     """The two graphs of a model, or one line that says why there are none."""
     if type(model) not in GRAPHS:
-        raise ModelError(f"{type(model).__name__} has no ONNX export")
+        raise ModelError(
+            f"{type(model).__name__} has no ONNX export", hint="it captions with torch: leave --to onnx out"
+        )
     if getattr(model, "captioner", None) is None:
         raise ModelError("this model has no captioner: there is nothing to export", hint="train the caption stage")
     pair, step = GRAPHS[type(model)]
     return pair(model).eval(), step(model).eval()
+
+
+def check_has_graphs(folder: Path) -> None:
+    """Refuse a model folder whose kind of model has none, before anything is written."""
+    with torch.device("meta"):
+        graphs_of(build_model(read_settings(folder)))
 
 
 def past_shapes(model: Any) -> list[tuple[int, int]]:

@@ -110,7 +110,10 @@ def resnet(
 def _pretrained(source: str, config: Any) -> Any:
     """Weights from a folder or the hub, all of them, or an error that says what is missing."""
     transformers = import_transformers()
-    transformers.utils.logging.disable_progress_bar()  # a hundred tensors take no time worth watching
+    logging = transformers.utils.logging
+    logging.disable_progress_bar()  # a hundred tensors take no time worth watching
+    told = logging.get_verbosity()
+    logging.set_verbosity_error()  # or it lists every tensor of the classifier and of stages that are not built
     try:
         network, report = transformers.ResNetBackbone.from_pretrained(
             source, config=config, dtype=torch.float32, output_loading_info=True
@@ -118,6 +121,8 @@ def _pretrained(source: str, config: Any) -> Any:
     except (OSError, RuntimeError, ValueError) as error:
         reason = " ".join(str(error).split())[:200]
         raise ModelError(f"model.vision.resnet: cannot read a ResNet from {source}: {reason}") from error
+    finally:
+        logging.set_verbosity(told)
     missing = sorted(report["missing_keys"])
     if missing:
         raise ModelError(f"model.vision.resnet: {source} lacks {', '.join(missing[:5])}")
