@@ -101,6 +101,14 @@ def test_flags_are_options(serve: Any, tmp_path: Path) -> None:
     assert isinstance(run("caption", *pair, "--hints").exception, InputError)  # our own models take none
 
 
+def test_what_was_spent_is_told_also_where_there_is_no_answer(serve: Any, tmp_path: Path) -> None:
+    server = serve(lambda body, tries: completion("I cannot say"))
+    pair = draw(tmp_path / "b.png", "red"), draw(tmp_path / "a.png", "blue")
+    done = run("caption", *pair, "--model", server.model, "--model-option", "prompt_price=2")
+    assert "not JSON" in str(done.exception)
+    assert "tiny: 1 questions asked, 0 answered before; 700 tokens in, 12 out; cost 0.0014" in done.stderr
+
+
 def test_compare_keeps_its_verdict_and_its_words_where_the_model_has_none(
     serve: Any, folders: tuple[Path, Path]
 ) -> None:

@@ -102,19 +102,23 @@ def caption(
         tally: Tally | None = _caption_on_cluster(work, named, out, cluster, as_json=as_json, force=force)
     else:
         captioner = load(model, device=device, threads=threads, runtime=runtime, model_options=model_options)
-        if out is not None:
-            tally = _write_many(captioner, named, out, options, batch_size, model=(model, model_options), force=force)
-        elif many:
-            from spotchange.answering.bulk.one_machine import caption_pairs
+        try:
+            if out is not None:
+                tally = _write_many(
+                    captioner, named, out, options, batch_size, model=(model, model_options), force=force
+                )
+            elif many:
+                from spotchange.answering.bulk.one_machine import caption_pairs
 
-            lines = caption_pairs(captioner, named, options=options, batch_size=batch_size)
-            tally = _print_many(lines, as_json=as_json)
-        else:
-            assert before is not None
-            assert after is not None
-            tally = None
-            changed = _caption_one(captioner, before, after, heatmap, options, as_json)["changed"]
-        print_usage(captioner)
+                lines = caption_pairs(captioner, named, options=options, batch_size=batch_size)
+                tally = _print_many(lines, as_json=as_json)
+            else:
+                assert before is not None
+                assert after is not None
+                tally = None
+                changed = _caption_one(captioner, before, after, heatmap, options, as_json)["changed"]
+        finally:  # what was asked before an error is paid for
+            print_usage(captioner)
     if tally is not None:
         if tally.failed:
             raise InputError(f"{tally.failed} of {tally.pairs} pairs failed; their lines say why")
