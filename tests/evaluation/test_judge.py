@@ -278,11 +278,18 @@ def test_the_command_prints_agreement_beside_the_scores(serve: Any, data_set: Pa
         (["--judge", "bundled"], "no model that can be asked"),
         (["--judge-option", "retries=1"], "needs --judge"),
         (["--judge", "openai:http://127.0.0.1:1/v1#m", "--judge-option", "prompt=sentence"], "no prompt 'sentence'"),
+        (
+            ["--judge", "openai:http://127.0.0.1:1/v1#m", "--judge-option", "prompt=FILE"],
+            "must describe and require 'claims'",
+        ),
         (["--model-option", "retries=1"], "is for vision-language models"),
     ],
 )
 def test_bad_options_are_one_line(data_set: Path, tmp_path: Path, options: list[str], words: str) -> None:
     file = captions_file(tmp_path / "p.json", data_set)
+    prompt = tmp_path / "mine.yaml"
+    prompt.write_text('{name: mine, version: 1, system: "", user: "{caption} {differences}"}')
+    options = [each.replace("FILE", str(prompt)) for each in options]
     told = CliRunner().invoke(app, ["evaluate", file, str(data_set), "--no-meteor", *options])
     assert isinstance(told.exception, InputError | ConfigError), told.output
     assert words in str(told.exception)

@@ -26,6 +26,7 @@ def build_vlm(name: str, options: Mapping[str, str], *, device: str) -> VlmAnswe
     settings = read_options(options)
     own = None if "prompt" in options else _own_prompt(name, settings)
     prompt = load_prompt(own or settings.prompt_name)
+    _check_asks(prompt, settings)
     shots = _shots(settings.few_shot, settings.shots, prompt) if settings.few_shot else []
     answerer = VlmAnswerer(build_asker(name, settings, device=device), prompt, settings, shots=shots)
     if settings.calibration is None:
@@ -74,6 +75,16 @@ def _own_prompt(name: str, settings: VlmSettings) -> str | None:
     kind, _, where = name.partition(":")
     beside = [Path(each) / PROMPT_FILE for each in (settings.adapter, where) if each] if kind == "vlm" else []
     return next((str(path) for path in beside if path.is_file()), None)
+
+
+def _check_asks(prompt: Prompt, settings: VlmSettings) -> None:
+    """Refuse what would be wanted in vain."""
+    if settings.differences == "many" and not prompt.lists_differences:
+        raise InputError(f"prompt {prompt.signature} asks for no list of differences", hint="prompt=sentences does")
+    if settings.hints and not prompt.hints:
+        raise InputError(f"prompt {prompt.signature} has no place for hints", hint="prompt=sentence has")
+    if (settings.score or settings.calibration) and not prompt.score_question:
+        raise InputError(f"prompt {prompt.signature} has no score_question", hint="prompt=sentence has")
 
 
 def _read_calibration(path: Path, asked_as: str) -> Calibration:
