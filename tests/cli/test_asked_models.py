@@ -185,6 +185,8 @@ def test_evaluate_counts_a_pair_without_an_answer_as_wrong(serve: Any, data_set:
     assert system["confusion"]["none"] == {"none": 5, "no answer": 1}
     assert any("1 of 12 pairs have no usable answer" in note for note in told["notes"])
     assert "12 questions asked" in done.stderr
+    host = server.model.removeprefix("openai:http://").replace("/v1", "")
+    assert f"|decoding:{host}+max200+t0+prompt.sentence.v1|" in system["signature"]  # neither beams nor words
     # The same from the file that a batch writes, and `score` leaves the line out only where it is told to.
     out = tmp_path / "out.jsonl"
     run("caption", "--pairs", data_set / "val" / "metadata.jsonl", "--model", server.model, "--out", out)

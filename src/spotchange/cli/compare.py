@@ -138,7 +138,8 @@ def compare(
         worded_by = _fingerprint(model, model_options, captioner) if kept and captioner else ""
         compare_all = partial(_compare, plan, settings, given, _outputs(diff_dir, report), captioner, workers)
         compared = compare_all(cluster, kept[0] if kept else None, worded_by, json_lines)
-        print_usage(captioner)
+        if captioner is not None:
+            print_usage(captioner.name, captioner.usage)
         _write(compared, out, report, junit, markdown)
     if as_json:
         print_json(compared.to_dict())
