@@ -14,6 +14,7 @@ from collections.abc import Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from email.utils import parsedate_to_datetime
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -33,6 +34,9 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 class ServedModel:
     """`Asked`, over HTTP. Images go to the named host and to no other: redirects are not followed."""
+
+    sees = True  # as far as anyone can say from here
+    prompt_file: Path | None = None
 
     def __init__(self, base_url: str, model: str, settings: VlmSettings) -> None:
         host, parts = _host(base_url, settings)
