@@ -125,9 +125,20 @@ def test_compare_keeps_its_verdict_and_its_words_where_the_model_has_none(
 
 def test_compare_stands_by_a_change_that_the_model_denies(serve: Any, folders: tuple[Path, Path]) -> None:
     denial = json.dumps({"changed": False, "caption": "nothing changed"})
-    done = run("compare", *folders, "--model", serve(lambda body, tries: completion(denial)).model, "--fail-on-change")
+    model = serve(lambda body, tries: completion(denial)).model
+    done = run("compare", *folders, "--model", model, "--fail-on-change")
     assert done.exit_code == 1
     assert "nothing changed" not in done.stdout
+    (told, *_) = json.loads(run("compare", *folders, "--model", model, "--json").stdout)["files"]
+    assert (told["source"], told["changed"]) == ("pixels", True)
+    assert any("the model saw no change here" in each for each in told["warnings"])
+
+
+def test_compare_asks_for_every_difference(serve: Any, folders: tuple[Path, Path]) -> None:
+    many = {"changed": True, "caption": "two things", "differences": ["the mug is gone", "the lamp is on"]}
+    model = serve(lambda body, tries: completion(json.dumps(many))).model
+    done = run("compare", *folders, "--model", model, "--differences", "many", "--json")
+    assert [each["differences"] for each in json.loads(done.stdout)["files"]] == [many["differences"]] * 5
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import typer
 
 from spotchange.cli.caption import parse_box
 from spotchange.cli.cluster import Address, Engine, cluster_of, kept_rows, rate
-from spotchange.cli.model_options import Hints, MaxNewTokens, ModelOptions, parse_options, print_usage
+from spotchange.cli.model_options import Differences, Hints, MaxNewTokens, ModelOptions, parse_options, print_usage
 from spotchange.cli.output import HTML, check_result_file, notes, print_json, print_line, progress
 from spotchange.errors import InputError
 from spotchange.files import json_text, write_text
@@ -86,6 +86,7 @@ def compare(
     ] = None,
     model: Annotated[str | None, typer.Option(help="Let this model word the change; the verdict stands.")] = None,
     hints: Hints = False,
+    differences: Differences = None,
     max_new_tokens: MaxNewTokens = None,
     model_option: ModelOptions = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N, for --model.")] = "auto",
@@ -132,7 +133,7 @@ def compare(
     plan = plan_folders(before, after, include=include or ())
     if update_baseline and not allow_delete:
         check_deletions(plan, only or ())
-    model_options = parse_options(model_option, hints=hints, max_new_tokens=max_new_tokens)
+    model_options = parse_options(model_option, hints=hints, differences=differences, max_new_tokens=max_new_tokens)
     captioner = _load(model, device, model_options) if model is not None and plan.differing else None
     with kept_rows(cluster, out, report, junit, markdown) as kept:
         worded_by = _fingerprint(model, model_options, captioner) if kept and captioner else ""
