@@ -274,7 +274,7 @@ def _write_many(
             captioner,
             named,
             out,
-            asked=asked_fingerprint(*model, options, signature=getattr(captioner.answerer, "signature", None)),
+            asked=asked_fingerprint(*model, options, signature=captioner.asked_as),
             options=options,
             batch_size=batch_size,
             advance=lambda steps: bar.advance(task, steps),

@@ -216,8 +216,7 @@ def _fingerprint(model: str | None, options: dict[str, str], captioner: Captione
     from spotchange.answering import CaptionOptions
     from spotchange.answering.bulk.fingerprint import asked_fingerprint
 
-    signature = getattr(captioner.answerer, "signature", None)
-    return asked_fingerprint(model or "", options, CaptionOptions(), signature=signature)
+    return asked_fingerprint(model or "", options, CaptionOptions(), signature=captioner.asked_as)
 
 
 def _compare(

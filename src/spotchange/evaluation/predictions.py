@@ -156,8 +156,7 @@ def outputs_from_model(
             )
         )
     # A model that is asked decodes in its own way, and says in what words it was asked.
-    asked_as = getattr(captioner.answerer, "signature", None)
-    decoding = asked_as or f"{'greedy' if beams == 1 else f'beam{beams}'},{max_words}words"
+    decoding = captioner.asked_as or f"{'greedy' if beams == 1 else f'beam{beams}'},{max_words}words"
     return SystemOutputs(
         name=captioner.name,
         outputs=outputs,
@@ -209,8 +208,7 @@ def fingerprint_of(system: str, captioner: Captioner) -> str:
     from spotchange.answering.build import ANSWERERS
 
     if system.partition(":")[0] in ANSWERERS:
-        signature = getattr(captioner.answerer, "signature", captioner.name)
-        return hashlib.sha256(str(signature).encode()).hexdigest()[:8]
+        return hashlib.sha256((captioner.asked_as or captioner.name).encode()).hexdigest()[:8]
     return folder_hash(model_folder(system))
 
 
