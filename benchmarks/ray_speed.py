@@ -58,14 +58,14 @@ class Timed:
 
     def start(self) -> Callable[[Sequence[Any]], Iterator[Any]]:
         do = self.work.start()
-        list(do([(pair, None) for pair in self.warm]))
+        list(do(self.warm))
         cpu, wall = time.process_time(), 0.0
 
         def lines(items: Sequence[Any]) -> Iterator[Any]:
             nonlocal wall
             wall = wall or time.perf_counter()
             for line in do(items):
-                yield line | {"spent": (os.getpid(), time.process_time() - cpu, time.perf_counter() - wall)}
+                yield line | {"clocks": (os.getpid(), time.process_time() - cpu, time.perf_counter() - wall)}
 
         return lines
 
@@ -94,7 +94,7 @@ def on_ray(work: CaptionWork, pairs: Sequence[NamedPair], workers: int) -> dict[
     timed = Timed(work, pairs[:BATCH])
     lines = lines_from_cluster(timed, pairs, ClusterOptions(workers=workers), started=lambda count: None)  # type: ignore[arg-type]
     for line in lines:
-        process, cpu, wall = line["spent"]
+        process, cpu, wall = line["clocks"]
         spent[process] = (cpu, wall)
     longest = max(wall for _, wall in spent.values())
     return {

@@ -58,3 +58,11 @@ def test_the_index_leads_to_every_page() -> None:
 def test_decisions_are_numbered_without_holes() -> None:
     numbers = sorted(int(path.name[:4]) for path in (REPOSITORY / "docs/decisions").glob("*.md"))
     assert numbers == list(range(1, len(numbers) + 1))
+
+
+def test_tests_that_security_names_are_there() -> None:
+    page = (REPOSITORY / "docs/security.md").read_text(encoding="utf-8")
+    named = re.findall(r"`(?:[a-z_]+/)*(test_\w+\.py)`", page)
+    there = {path.name for path in (REPOSITORY / "tests").rglob("test_*.py")}
+    assert named
+    assert set(named) <= there

@@ -101,6 +101,14 @@ def test_flags_are_options(serve: Any, tmp_path: Path) -> None:
     assert isinstance(run("caption", *pair, "--hints").exception, InputError)  # our own models take none
 
 
+def test_what_was_spent_is_told_also_where_there_is_no_answer(serve: Any, tmp_path: Path) -> None:
+    server = serve(lambda body, tries: completion("I cannot say"))
+    pair = draw(tmp_path / "b.png", "red"), draw(tmp_path / "a.png", "blue")
+    done = run("caption", *pair, "--model", server.model, "--model-option", "prompt_price=2")
+    assert "not JSON" in str(done.exception)
+    assert "tiny: 1 questions asked, 0 answered before; 700 tokens in, 12 out; cost 0.0014" in done.stderr
+
+
 def test_compare_keeps_its_verdict_and_its_words_where_the_model_has_none(
     serve: Any, folders: tuple[Path, Path]
 ) -> None:
@@ -117,9 +125,20 @@ def test_compare_keeps_its_verdict_and_its_words_where_the_model_has_none(
 
 def test_compare_stands_by_a_change_that_the_model_denies(serve: Any, folders: tuple[Path, Path]) -> None:
     denial = json.dumps({"changed": False, "caption": "nothing changed"})
-    done = run("compare", *folders, "--model", serve(lambda body, tries: completion(denial)).model, "--fail-on-change")
+    model = serve(lambda body, tries: completion(denial)).model
+    done = run("compare", *folders, "--model", model, "--fail-on-change")
     assert done.exit_code == 1
     assert "nothing changed" not in done.stdout
+    (told, *_) = json.loads(run("compare", *folders, "--model", model, "--json").stdout)["files"]
+    assert (told["source"], told["changed"]) == ("pixels", True)
+    assert any("the model saw no change here" in each for each in told["warnings"])
+
+
+def test_compare_asks_for_every_difference(serve: Any, folders: tuple[Path, Path]) -> None:
+    many = {"changed": True, "caption": "two things", "differences": ["the mug is gone", "the lamp is on"]}
+    model = serve(lambda body, tries: completion(json.dumps(many))).model
+    done = run("compare", *folders, "--model", model, "--differences", "many", "--json")
+    assert [each["differences"] for each in json.loads(done.stdout)["files"]] == [many["differences"]] * 5
 
 
 @pytest.fixture
@@ -177,6 +196,8 @@ def test_evaluate_counts_a_pair_without_an_answer_as_wrong(serve: Any, data_set:
     assert system["confusion"]["none"] == {"none": 5, "no answer": 1}
     assert any("1 of 12 pairs have no usable answer" in note for note in told["notes"])
     assert "12 questions asked" in done.stderr
+    host = server.model.removeprefix("openai:http://").replace("/v1", "")
+    assert f"|decoding:{host}+max200+t0+prompt.sentence.v1|" in system["signature"]  # neither beams nor words
     # The same from the file that a batch writes, and `score` leaves the line out only where it is told to.
     out = tmp_path / "out.jsonl"
     run("caption", "--pairs", data_set / "val" / "metadata.jsonl", "--model", server.model, "--out", out)

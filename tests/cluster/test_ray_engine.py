@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import io
 import json
 import os
@@ -199,6 +200,22 @@ def test_bad_addresses_and_missing_gpus_are_one_line(tmp_path: Path) -> None:
     rest = ("--pairs", manifest, "--model", "pixels")
     assert "need --engine ray" in str(caption(*rest, "--address", "127.0.0.1:1").exception)
     assert "no GPU" in str(caption(*rest, "--engine", "ray", "--gpus-per-worker", "1").exception)
+
+
+def test_the_benchmark_of_the_documented_figures_runs(tmp_path: Path) -> None:
+    place = Path(__file__).parents[2] / "benchmarks" / "ray_speed.py"
+    found = importlib.util.spec_from_file_location("ray_speed", place)
+    assert found is not None
+    assert found.loader is not None
+    speed = importlib.util.module_from_spec(found)
+    sys.modules["ray_speed"] = speed
+    found.loader.exec_module(speed)
+    ray.cloudpickle.register_pickle_by_value(speed)
+    work = CaptionWork(model="pixels", load=LoadOptions(threads=1), options=CaptionOptions(), batch_size=speed.BATCH)
+    pairs = speed.write_pairs(tmp_path, 2 * speed.BATCH, (32, 24))
+    clocks = speed.on_ray(work, pairs, 1)
+    assert set(clocks) == {"start_s", "wall_s", "cpu_s", "busiest_worker_s", "driver_cpu_s"}
+    assert min(clocks.values()) >= 0
 
 
 def test_one_bar_tells_pairs_a_second_and_the_time_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

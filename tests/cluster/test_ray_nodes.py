@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
-from spotchange.cluster import ClusterOptions, run_on_ray
+from spotchange.cluster import ClusterOptions, check_reachable, run_on_ray
 from spotchange.errors import InputError, MissingExtraError
 
 pytest.importorskip("ray", reason="the extra 'ray' is not installed")
@@ -29,12 +32,37 @@ def test_a_node_that_dies_loses_nothing() -> None:
 
 @pytest.mark.parametrize(
     ("address", "words"),
-    [("127.0.0.1:1", "no Ray cluster answers at 127.0.0.1:1"), ("nonsense", "is not HOST:PORT")],
+    [
+        ("127.0.0.1:1", "no Ray cluster answers at 127.0.0.1:1"),
+        ("nonsense", "is not HOST:PORT"),
+        ("ray://127.0.0.1:10001", "is not HOST:PORT"),
+    ],
 )
 def test_a_wrong_address_is_one_line(address: str, words: str) -> None:
     with pytest.raises(InputError, match=words) as found:
         list(run_on_ray(None, {0: [1]}, ClusterOptions(address=address)))  # type: ignore[arg-type]
     assert "\n" not in found.value.message
+
+
+def test_a_server_of_another_kind_is_not_waited_for() -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"127.0.0.1:{server.server_port}"
+        with pytest.raises(InputError, match=r"no Ray cluster answers .* is something else"):
+            check_reachable(ClusterOptions(address=address))
+        server.shutdown()
+
+
+def test_a_token_that_is_wanted_is_asked_for_in_one_line(capfd: pytest.CaptureFixture[str]) -> None:
+    from spotchange.cluster.ray_engine import _core_told, _not_connected
+
+    told: list[str] = []
+    with _core_told(told):
+        os.write(2, b"gcs_client.cc:210: RPC error: InvalidAuthToken: Authentication token is missing\n" * 20)
+    assert capfd.readouterr().err == ""
+    found = _not_connected("10.0.0.1:6379", ConnectionError("Failed to connect"), "".join(told))
+    assert found.message == "the Ray cluster at 10.0.0.1:6379 wants its token"
+    assert "RAY_AUTH_MODE=token" in str(found.hint)
 
 
 def test_other_versions_on_the_cluster_are_one_line() -> None:

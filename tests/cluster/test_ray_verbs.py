@@ -11,6 +11,7 @@ import yaml
 from PIL import Image, ImageDraw
 from typer.testing import CliRunner
 
+from scripted_server import completion
 from spotchange.cli.main import app
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("cluster"), pytest.mark.filterwarnings("ignore")]
@@ -94,3 +95,21 @@ def test_compare_says_the_same(tmp_path: Path) -> None:
     here, far = (without(json.loads(each.stdout), "seconds") for each in found)
     assert far == here
     assert str(found[0].exception) == str(found[1].exception) == "1 of 12 images cannot be read; their lines say why"
+
+
+def test_a_served_model_is_asked_by_workers_and_its_cost_told_here(serve: Any, data_set: Path, tmp_path: Path) -> None:
+    good = json.dumps({"changed": True, "caption": "the red mug is gone"})
+    server = serve(lambda body, tries: completion(good))
+    rest = ("--model-option", "no_cache=true", "--batch-size", "2")
+    pairs = data_set / "train" / "metadata.jsonl"
+    command = ("caption", "--pairs", pairs, "--model", server.model, "--out", tmp_path / "out.jsonl", *rest, *RAY)
+    done = CliRunner().invoke(app, [str(each) for each in command])
+    assert done.exit_code == 0, done.stderr
+    asked = len(server.bodies)
+    assert asked >= 6
+    assert f"tiny: {asked} questions asked, 0 answered before; {700 * asked:,} tokens in" in done.stderr
+    measured = ("evaluate", server.model, data_set, "--split", "train", "--no-meteor", "--json", *rest)
+    told = [CliRunner().invoke(app, [str(each) for each in (*measured, *more)]) for more in ((), RAY)]
+    assert json.loads(told[0].stdout) == json.loads(told[1].stdout)
+    for each in told:
+        assert f"tiny: {asked} questions asked" in each.stderr

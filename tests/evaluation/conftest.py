@@ -80,6 +80,8 @@ class ListedModel:
 
     answers: dict[str, tuple[str, bool, str, np.ndarray]]
     name: str = "listed"
+    asked_as: str | None = None  # it is not asked in words
+    usage: None = None
 
     def answer_many(self, pairs: Any, *, options: Any, batch_size: int, keep_errors: bool) -> Iterator[Any]:
         for _, after in pairs:

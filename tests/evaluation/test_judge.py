@@ -17,7 +17,7 @@ from spotchange.errors import ConfigError, InputError
 from spotchange.evaluation.facts import fact_values, is_true
 from spotchange.evaluation.judging.differences import differences_of
 from spotchange.evaluation.judging.judge import Judge, Matched
-from spotchange.evaluation.judging.scores import INVENTED, PRECISION, RECALL, RIGHT, Agreement
+from spotchange.evaluation.judging.scores import INVENTED, PRECISION, RECALL, RIGHT, Agreement, judge_outputs
 from spotchange.evaluation.predictions import Output
 from spotchange.evaluation.run import EvaluationOptions, evaluate
 from spotchange.language import UnreadableError, read_claim
@@ -202,6 +202,21 @@ def test_every_single_difference_is_judged(serve: Any) -> None:
     assert (matched.found, matched.invented, matched.right) == (2, 1, False)
 
 
+def test_the_judge_of_lists_is_measured_too(serve: Any, data_set: Path) -> None:
+    def script(body: dict[str, Any], tries: int) -> Any:  # believes everything
+        _, caption = asked(body)
+        claims = [{"text": text, "difference": 1} for text in caption.split("; ")]
+        return completion(json.dumps({"claims": claims}))
+
+    row = next(each for each in read_rows(data_set, "val") if each.change_type == "drop")
+    true, false = row.captions[0], "the large red metal cube became green"
+    lists = [(true,), (true, row.captions[-1]), (true, false), (true, "it is nicer now")]
+    outputs = [Output(caption="x", changed=True, change_type=None, differences=each) for each in lists]
+    judged = judge_outputs(judge_of(serve(script)), [row] * 4, outputs, {})
+    # The last is not of the checker's language.
+    assert judged.agreement == Agreement(both_true=2, both_false=0, judge_only=1, checker_only=0)
+
+
 def row_with(**values: Any) -> Row:
     return Row(
         **{"id": "a", "before_file_name": "b.png", "after_file_name": "a.png", "captions": ("it is gone",)} | values
@@ -278,11 +293,18 @@ def test_the_command_prints_agreement_beside_the_scores(serve: Any, data_set: Pa
         (["--judge", "bundled"], "no model that can be asked"),
         (["--judge-option", "retries=1"], "needs --judge"),
         (["--judge", "openai:http://127.0.0.1:1/v1#m", "--judge-option", "prompt=sentence"], "no prompt 'sentence'"),
+        (
+            ["--judge", "openai:http://127.0.0.1:1/v1#m", "--judge-option", "prompt=FILE"],
+            "must describe and require 'claims'",
+        ),
         (["--model-option", "retries=1"], "is for vision-language models"),
     ],
 )
 def test_bad_options_are_one_line(data_set: Path, tmp_path: Path, options: list[str], words: str) -> None:
     file = captions_file(tmp_path / "p.json", data_set)
+    prompt = tmp_path / "mine.yaml"
+    prompt.write_text('{name: mine, version: 1, system: "", user: "{caption} {differences}"}')
+    options = [each.replace("FILE", str(prompt)) for each in options]
     told = CliRunner().invoke(app, ["evaluate", file, str(data_set), "--no-meteor", *options])
     assert isinstance(told.exception, InputError | ConfigError), told.output
     assert words in str(told.exception)

@@ -36,6 +36,11 @@ class Captioner:
         """What asking the model took so far; None where nothing is asked."""
         return getattr(self.answerer, "usage", None)
 
+    @property
+    def asked_as(self) -> str | None:
+        """All that the answers of a model depend on that is asked: its name, settings and prompt; None for others."""
+        return getattr(self.answerer, "signature", None)
+
     def __repr__(self) -> str:
         card = self.answerer.card
         return f"<Captioner {card.name}: {card.architecture}, on {card.device}>"

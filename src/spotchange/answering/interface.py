@@ -6,7 +6,7 @@ in `caption`, `compare`, `serve` and `evaluate`. No torch type appears here. `bu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, TypedDict
 
@@ -110,6 +110,9 @@ class Told(Protocol):
     def reply_tokens(self) -> int: ...
 
 
+COUNTS = ("asked", "cached", "failed", "prompt_tokens", "reply_tokens")
+
+
 @dataclass(kw_only=True)
 class Usage:
     """What asking a model took; counted by answerers that ask one, printed by every verb."""
@@ -131,6 +134,15 @@ class Usage:
             else:
                 self.prompt_tokens += reply.prompt_tokens
                 self.reply_tokens += reply.reply_tokens
+
+    def since(self, earlier: Usage) -> dict[str, int]:
+        """What was counted after `earlier`."""
+        return {name: getattr(self, name) - getattr(earlier, name) for name in COUNTS}
+
+    def add(self, counts: Mapping[str, int]) -> None:
+        """Add what was counted elsewhere."""
+        for name, count in counts.items():
+            setattr(self, name, getattr(self, name) + count)
 
     @property
     def cost(self) -> float | None:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from spotchange.answering import Captioner, CaptionOptions
     from spotchange.answering.bulk.on_cluster import CaptionWork
     from spotchange.answering.bulk.one_machine import NamedPair, Tally
+    from spotchange.answering.interface import Usage
     from spotchange.cluster import ClusterOptions
 
 BATCH_SIZE = 16
@@ -88,6 +89,7 @@ def caption(
     if cluster is not None or is_address(out):  # a store cannot be added to line by line
         from spotchange.answering.bulk.fingerprint import asked_fingerprint
         from spotchange.answering.bulk.on_cluster import CaptionWork
+        from spotchange.answering.bulk.spending import shared_usage
 
         work = CaptionWork(
             model=model,
@@ -99,22 +101,30 @@ def caption(
             batch_size=batch_size,
             asked=None if out is None else asked_fingerprint(model, model_options, options),
         )
-        tally: Tally | None = _caption_on_cluster(work, named, out, cluster, as_json=as_json, force=force)
+        name, usage = shared_usage(model, work.load, far=cluster is not None)
+        try:
+            tally: Tally | None = _caption_on_cluster(work, named, out, cluster, usage, as_json=as_json, force=force)
+        finally:
+            print_usage(name, usage)
     else:
         captioner = load(model, device=device, threads=threads, runtime=runtime, model_options=model_options)
-        if out is not None:
-            tally = _write_many(captioner, named, out, options, batch_size, model=(model, model_options), force=force)
-        elif many:
-            from spotchange.answering.bulk.one_machine import caption_pairs
+        try:
+            if out is not None:
+                tally = _write_many(
+                    captioner, named, out, options, batch_size, model=(model, model_options), force=force
+                )
+            elif many:
+                from spotchange.answering.bulk.one_machine import caption_pairs
 
-            lines = caption_pairs(captioner, named, options=options, batch_size=batch_size)
-            tally = _print_many(lines, as_json=as_json)
-        else:
-            assert before is not None
-            assert after is not None
-            tally = None
-            changed = _caption_one(captioner, before, after, heatmap, options, as_json)["changed"]
-        print_usage(captioner)
+                lines = caption_pairs(captioner, named, options=options, batch_size=batch_size)
+                tally = _print_many(lines, as_json=as_json)
+            else:
+                assert before is not None
+                assert after is not None
+                tally = None
+                changed = _caption_one(captioner, before, after, heatmap, options, as_json)["changed"]
+        finally:  # what was asked before an error is paid for
+            print_usage(captioner.name, captioner.usage)
     if tally is not None:
         if tally.failed:
             raise InputError(f"{tally.failed} of {tally.pairs} pairs failed; their lines say why")
@@ -217,6 +227,7 @@ def _caption_on_cluster(
     named: list[NamedPair],
     out: Path | None,
     cluster: ClusterOptions | None,
+    usage: Usage | None,
     *,
     as_json: bool,
     force: bool,
@@ -225,7 +236,8 @@ def _caption_on_cluster(
 
     if out is None:
         assert cluster is not None
-        return _print_many(lines_from_cluster(work, named, cluster, started=tell_workers), as_json=as_json)
+        lines = lines_from_cluster(work, named, cluster, usage=usage, started=tell_workers)
+        return _print_many(lines, as_json=as_json)
     with progress(rate("pairs")) as bar:
         task = bar.add_task("pairs", total=len(named))
         tally = write_from_cluster(
@@ -234,6 +246,7 @@ def _caption_on_cluster(
             out,
             cluster,
             advance=lambda steps: bar.advance(task, steps),
+            usage=usage,
             started=tell_workers,
             told=tell,
             force=force,
@@ -261,7 +274,7 @@ def _write_many(
             captioner,
             named,
             out,
-            asked=asked_fingerprint(*model, options, signature=getattr(captioner.answerer, "signature", None)),
+            asked=asked_fingerprint(*model, options, signature=captioner.asked_as),
             options=options,
             batch_size=batch_size,
             advance=lambda steps: bar.advance(task, steps),

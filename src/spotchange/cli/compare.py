@@ -12,7 +12,7 @@ import typer
 
 from spotchange.cli.caption import parse_box
 from spotchange.cli.cluster import Address, Engine, cluster_of, kept_rows, rate
-from spotchange.cli.model_options import Hints, MaxNewTokens, ModelOptions, parse_options, print_usage
+from spotchange.cli.model_options import Differences, Hints, MaxNewTokens, ModelOptions, parse_options, print_usage
 from spotchange.cli.output import HTML, check_result_file, notes, print_json, print_line, progress
 from spotchange.errors import InputError
 from spotchange.files import json_text, write_text
@@ -86,6 +86,7 @@ def compare(
     ] = None,
     model: Annotated[str | None, typer.Option(help="Let this model word the change; the verdict stands.")] = None,
     hints: Hints = False,
+    differences: Differences = None,
     max_new_tokens: MaxNewTokens = None,
     model_option: ModelOptions = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N, for --model.")] = "auto",
@@ -132,13 +133,14 @@ def compare(
     plan = plan_folders(before, after, include=include or ())
     if update_baseline and not allow_delete:
         check_deletions(plan, only or ())
-    model_options = parse_options(model_option, hints=hints, max_new_tokens=max_new_tokens)
+    model_options = parse_options(model_option, hints=hints, differences=differences, max_new_tokens=max_new_tokens)
     captioner = _load(model, device, model_options) if model is not None and plan.differing else None
     with kept_rows(cluster, out, report, junit, markdown) as kept:
         worded_by = _fingerprint(model, model_options, captioner) if kept and captioner else ""
         compare_all = partial(_compare, plan, settings, given, _outputs(diff_dir, report), captioner, workers)
         compared = compare_all(cluster, kept[0] if kept else None, worded_by, json_lines)
-        print_usage(captioner)
+        if captioner is not None:
+            print_usage(captioner.name, captioner.usage)
         _write(compared, out, report, junit, markdown)
     if as_json:
         print_json(compared.to_dict())
@@ -214,8 +216,7 @@ def _fingerprint(model: str | None, options: dict[str, str], captioner: Captione
     from spotchange.answering import CaptionOptions
     from spotchange.answering.bulk.fingerprint import asked_fingerprint
 
-    signature = getattr(captioner.answerer, "signature", None)
-    return asked_fingerprint(model or "", options, CaptionOptions(), signature=signature)
+    return asked_fingerprint(model or "", options, CaptionOptions(), signature=captioner.asked_as)
 
 
 def _compare(

@@ -158,7 +158,7 @@ def _answer(
             cluster=cluster,
             kept=kept.get(name),
         )
-    print_usage(answered.captioner)
+    print_usage(answered.name, answered.usage)
     return answered
 
 

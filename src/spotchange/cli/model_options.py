@@ -10,7 +10,7 @@ from spotchange.cli.output import notes
 from spotchange.errors import InputError
 
 if TYPE_CHECKING:
-    from spotchange.answering import Captioner
+    from spotchange.answering.interface import Usage
 
 MODEL_HELP = "A model folder, bundled, everyday, pixels, vlm:FOLDER, vlm:HUB_NAME or openai:URL#MODEL."
 ModelOptions = Annotated[
@@ -55,7 +55,7 @@ def parse_options(
     return parsed | {key: str(value) for key, value in given.items() if value is not None}
 
 
-def print_usage(captioner: Captioner | None) -> None:
+def print_usage(name: str, usage: Usage | None) -> None:
     """What asking a model took, where one was asked."""
-    if captioner is not None and captioner.usage is not None:
-        notes().print(f"{captioner.name}: {captioner.usage}", markup=False, soft_wrap=True)
+    if usage is not None:
+        notes().print(f"{name}: {usage}", markup=False, soft_wrap=True)

@@ -13,6 +13,7 @@ import os
 import pickle
 import re
 import sys
+import tempfile
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
@@ -157,8 +158,9 @@ def _connected(options: ClusterOptions) -> Iterator[None]:
     if ray.is_initialized():
         yield
         return
+    told: list[str] = []
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), _core_told(told):
             warnings.simplefilter("ignore")
             ray.init(
                 address=options.address or "local",
@@ -166,16 +168,34 @@ def _connected(options: ClusterOptions) -> Iterator[None]:
                 log_to_driver=False,
                 logging_level=logging.CRITICAL,
             )
-    except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
-        raise _not_connected(options.address, error) from error
+    except (ConnectionError, RuntimeError, ValueError, TimeoutError, ray.exceptions.RayError) as error:
+        raise _not_connected(options.address, error, "".join(told)) from error
     try:
         yield
     finally:
         ray.shutdown()
 
 
-def _not_connected(address: str | None, error: Exception) -> InputError:
+@contextmanager
+def _core_told(told: list[str]) -> Iterator[None]:
+    """What Ray's core writes to the standard error, past Python, while it connects: it belongs into our one line."""
+    kept = os.dup(2)
+    with tempfile.TemporaryFile() as file:
+        os.dup2(file.fileno(), 2)
+        try:
+            yield
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+            file.seek(0)
+            told.append(file.read().decode(errors="replace"))
+
+
+def _not_connected(address: str | None, error: Exception, told: str = "") -> InputError:
     text = " ".join(str(error).split())
+    if type(error).__name__ == "AuthenticationError" or "InvalidAuthToken" in told:
+        hint = "RAY_AUTH_MODE=token, and the token in RAY_AUTH_TOKEN or ~/.ray/auth_token"
+        return InputError(f"the Ray cluster at {address} wants its token", hint=hint)
     if "ersion mismatch" in text:
         return InputError(
             f"the cluster at {address} has other versions than this machine: {text}",

@@ -6,6 +6,7 @@ function on the same items itself.
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ PIECES = 64  # a run is cut into about so many: enough to share among workers, a
 BATCHES_A_PIECE = 4  # at least, so that a worker reads images of the next batch while it computes this one
 MOST_ITEMS = 1024  # of a piece
 SECONDS_TO_ANSWER = 5.0  # of an address, before it counts as wrong
+SETTINGS = b"\x04"  # the kind of frame with which either side of HTTP/2, and so of gRPC, begins
+GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\x00\x00\x00" + SETTINGS + b"\x00" * 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,16 +56,26 @@ def check_reachable(options: ClusterOptions) -> None:
     address = options.address
     if address is None or address == "auto":
         return
-    host, _, port = address.rpartition("://")[2].rpartition(":")
-    if not host or not port.isdecimal():
+    host, _, port = address.rpartition(":")
+    if not host or "://" in host or not port.isdecimal():
         raise InputError(f"--address {address!r} is not HOST:PORT", hint="the head node prints it: ray start --head")
     try:
-        socket.create_connection((host, int(port)), timeout=SECONDS_TO_ANSWER).close()
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=SECONDS_TO_ANSWER) as connection:
+            _check_grpc(connection)
     except (OSError, OverflowError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise InputError(
             f"no Ray cluster answers at {address} ({reason})", hint="start one: ray start --head"
         ) from error
+
+
+def _check_grpc(connection: socket.socket) -> None:
+    """Refuse a server of another kind: Ray would wait for it without end, and could not be stopped."""
+    if os.environ.get("RAY_USE_TLS", "0") not in ("0", "false", "False"):
+        return  # no word before a handshake
+    connection.sendall(GREETING)
+    if connection.makefile("rb").read(4)[3:] != SETTINGS:
+        raise OSError("what listens there is something else")
 
 
 def pieces(items: Sequence[Any], batch_size: int) -> list[Piece]:

@@ -67,16 +67,16 @@ def read_yaml(path: str | os.PathLike[str]) -> dict[str, Any]:
     try:
         text = read_input(path, most_bytes=LARGEST_RECIPE)
     except OSError as error:
-        raise ConfigError(f"cannot read recipe {path}: {error.strerror or error}") from error
+        raise ConfigError(f"cannot read {path}: {error.strerror or error}") from error
     except ValueError as error:
-        raise ConfigError(f"recipe {path} {error}") from error
+        raise ConfigError(f"{path} {error}") from error
     try:
         values = _load_yaml(text)
     except _YAML_ERRORS as error:
         reason = " ".join(str(error).split())[:300]
-        raise ConfigError(f"recipe {path} is not valid YAML: {reason}") from error
+        raise ConfigError(f"{path} is not valid YAML: {reason}") from error
     if not isinstance(values, dict):
-        raise ConfigError(f"recipe {path} must hold settings as 'key: value' lines")
+        raise ConfigError(f"{path} must hold settings as 'key: value' lines")
     return values
 
 

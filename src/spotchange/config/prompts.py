@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -34,6 +34,16 @@ class PromptFile(Settings):
         """How numbers name it."""
         return f"{self.name}.v{self.version}" + (f"@{self._digest}" if self._digest else "")
 
+    def check_schema(self, needed: Set[str], optional: Set[str] = frozenset()) -> None:
+        """Refuse a schema that requires other keys than those a reply is read by, or does not describe them."""
+        required, properties = self.schema_.get("required"), self.schema_.get("properties")
+        listed = isinstance(required, list) and all(isinstance(each, str) for each in required)
+        keys = set(required or ()) if listed else set()
+        described = isinstance(properties, dict) and properties.keys() == keys
+        if not (described and needed <= keys <= needed | optional):
+            may = f", and may {_quoted(optional)}" if optional else ""
+            raise InputError(f"prompt {self.signature}: its schema must describe and require {_quoted(needed)}{may}")
+
     def to_yaml(self) -> str:
         """The file it came from, comments aside."""
         return yaml.safe_dump(self.model_dump(mode="json", by_alias=True), sort_keys=False, allow_unicode=True)
@@ -56,6 +66,11 @@ class Prompt(PromptFile):
         return f"{self.user} {self.hints.replace('{findings}', '; '.join(findings) or 'no differing pixels')}"
 
     @property
+    def lists_differences(self) -> bool:
+        """Whether every difference is asked for."""
+        return "differences" in self.schema_.get("properties", ())
+
+    @property
     def converses(self) -> bool:
         """Whether asking it needs a chat template."""
         return bool(self.system) or self.images == "two"
@@ -65,7 +80,7 @@ class Prompt(PromptFile):
         if not self.schema_:
             return caption
         values: dict[str, Any] = {"changed": changed, "caption": caption}
-        if "differences" in self.schema_["properties"]:
+        if self.lists_differences:
             values["differences"] = (list(differences) or [caption]) if changed else []
         return json.dumps(values)
 
@@ -76,9 +91,8 @@ AnyPrompt = TypeVar("AnyPrompt", bound=PromptFile)
 def load_prompt(name: str) -> Prompt:
     """A prompt of the package by name, or any file."""
     prompt = read_prompt(name, PROMPTS, Prompt)
-    keys = set(prompt.schema_.get("required", ()))
-    if prompt.schema_ and not {"changed", "caption"} <= keys <= {"changed", "caption", "differences"}:
-        raise InputError(f"prompt {name}: its schema must require 'changed' and 'caption', and may 'differences'")
+    if prompt.schema_:
+        prompt.check_schema({"changed", "caption"}, {"differences"})
     return prompt
 
 
@@ -96,3 +110,7 @@ def read_prompt(name: str, folder: Path, kind: type[AnyPrompt]) -> AnyPrompt:
     prompt = kind.from_yaml(path)
     prompt._digest = hashlib.sha256(path.read_bytes()).hexdigest()[:8]
     return prompt
+
+
+def _quoted(names: Set[str]) -> str:
+    return " and ".join(repr(each) for each in sorted(names))

@@ -33,6 +33,7 @@ class AnswerWork:
     def start(self) -> Callable[[Sequence[Row]], Iterator[Line]]:
         """Load the model."""
         from spotchange.answering import load
+        from spotchange.answering.bulk.spending import with_spending
 
         # Workers share machines: a core each.
         options = self.model_options
@@ -52,7 +53,7 @@ class AnswerWork:
             for row, output in zip(rows, answered.outputs, strict=True):
                 yield {"id": row.id, "system": system, **line_of(output)}
 
-        return answers
+        return lambda rows: with_spending(captioner.usage, answers(rows))
 
     def failed(self, item: Row, reason: str) -> Line:
         """An answer that could not be had: it counts as wrong."""
@@ -91,16 +92,27 @@ def outputs_from_cluster(
     kept: Resumption | None,
 ) -> SystemOutputs:
     """Answers to all rows, in their order."""
+    from spotchange.answering import LoadOptions
+    from spotchange.answering.bulk.spending import shared_usage, without_spending
+
+    _, usage = shared_usage(work.system, LoadOptions(device=work.device, model_options=work.model_options), far=True)
     outputs: list[Output] = []
     system: dict[str, Any] = {}
     items = {row.id: row for row in rows}
-    for lines in lines_of(work, items, batch_size=work.batch_size, cluster=cluster, kept=kept):
+    for lines in lines_of(
+        work,
+        items,
+        batch_size=work.batch_size,
+        cluster=cluster,
+        kept=kept,
+        completed=lambda _, lines: without_spending(usage, lines),
+    ):
         system = system or next((line["system"] for line in lines if "system" in line), {})
         outputs += map(output_of, lines)
         advance(len(lines))
     if not system:
         raise InputError(f"no row could be answered; the first, {rows[0].id!r}: {outputs[0].error}")
-    return SystemOutputs(outputs=outputs, **system)
+    return SystemOutputs(outputs=outputs, usage=usage, **system)
 
 
 def line_of(output: Output) -> Line:

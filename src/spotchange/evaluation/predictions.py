@@ -20,6 +20,7 @@ from spotchange.metrics import ConstantCaption, read_results
 
 if TYPE_CHECKING:
     from spotchange.answering import Captioner
+    from spotchange.answering.interface import Usage
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +53,7 @@ class SystemOutputs:
     fingerprint: str | None = None  # of the weights or the file
     decoding: str | None = None
     captioner: Captioner | None = None
+    usage: Usage | None = None  # what asking the model took
 
 
 def is_captions_file(system: str) -> bool:
@@ -153,9 +155,15 @@ def outputs_from_model(
                 differences=result.differences,
             )
         )
-    decoding = f"{'greedy' if beams == 1 else f'beam{beams}'},{max_words}words"
+    # A model that is asked decodes in its own way, and says in what words it was asked.
+    decoding = captioner.asked_as or f"{'greedy' if beams == 1 else f'beam{beams}'},{max_words}words"
     return SystemOutputs(
-        name=captioner.name, outputs=outputs, fingerprint=fingerprint, decoding=decoding, captioner=captioner
+        name=captioner.name,
+        outputs=outputs,
+        fingerprint=fingerprint,
+        decoding=decoding,
+        captioner=captioner,
+        usage=captioner.usage,
     )
 
 
@@ -200,8 +208,7 @@ def fingerprint_of(system: str, captioner: Captioner) -> str:
     from spotchange.answering.build import ANSWERERS
 
     if system.partition(":")[0] in ANSWERERS:
-        signature = getattr(captioner.answerer, "signature", captioner.name)
-        return hashlib.sha256(str(signature).encode()).hexdigest()[:8]
+        return hashlib.sha256((captioner.asked_as or captioner.name).encode()).hexdigest()[:8]
     return folder_hash(model_folder(system))
 
 

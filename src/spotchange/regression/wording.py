@@ -37,6 +37,10 @@ def _worded(compared: ComparedFile, answer: Answer | SpotchangeError) -> Compare
         warning = f"the model did not word this: {answer.message}"
         return replace(compared, result=replace(compared.result, warnings=(*compared.result.warnings, warning)))
     worded = answer.result
+    if worded.source == "vlm" and not worded.changed:  # it was asked and sees nothing: its warning says so
+        return replace(
+            compared, result=replace(compared.result, warnings=(*compared.result.warnings, *worded.warnings))
+        )
     if not worded.changed or worded.source == "pixels":
         return compared
     result = replace(

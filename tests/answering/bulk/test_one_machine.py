@@ -132,6 +132,19 @@ def test_the_model_is_part_of_the_fingerprint(tmp_path: Path) -> None:
     assert len(marks) == 4
 
 
+def test_what_a_folder_named_in_an_option_holds_is_part_of_the_question(tmp_path: Path) -> None:
+    adapter, examples = tmp_path / "adapter", tmp_path / "set"
+    (examples / "train").mkdir(parents=True)
+    adapter.mkdir()
+    marks = set()
+    for place in (adapter / "adapter_model.safetensors", examples / "train" / "metadata.jsonl"):
+        for content in ("first", "second"):
+            place.write_text(content)
+            options = {"adapter": str(adapter), "few_shot": str(examples)}
+            marks.add(asked_fingerprint("vlm:somewhere/base", options, CaptionOptions()))
+    assert len(marks) == 4
+
+
 def test_half_written_files_are_no_images(tmp_path: Path) -> None:
     draw(tmp_path / "a.png", "red")
     draw(tmp_path / ".a.x1y2z3w4.png", "red")

@@ -7,12 +7,15 @@ import os
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
 from typing import Any
 
 import pytest
+from packaging.requirements import Requirement
 from PIL import Image
-from tiny_families import FAMILIES, REPLY, llava, teach
+from tiny_families import FAMILIES, REPLY, language_model, llava, teach
 
 from spotchange.answering import ImagePair
 from spotchange.answering.interface import Answer, CaptionOptions
@@ -22,6 +25,7 @@ from spotchange.data import Row
 from spotchange.errors import ModelError, ReplyError
 from spotchange.evaluation.judging.judge import Judge
 from spotchange.evaluation.predictions import Output
+from spotchange.models.vlm.checkpoint import load_checkpoint
 
 QUIET = {"no_cache": "true", "max_new_tokens": "4"}
 
@@ -89,6 +93,27 @@ def test_torchvision_is_not_needed_and_a_hub_model_is_pinned_to_its_commit(folde
     assert done.stdout.startswith("someone/tiny@0123456789ab+")
 
 
+def test_the_extra_brings_no_torchvision() -> None:
+    """Everything that `pip install spotchange[vlm]` installs, as the installed packages say it themselves."""
+    brought: set[str] = set()
+    open_ends = [Requirement("spotchange[vlm]")]
+    while open_ends:
+        wanted = open_ends.pop()
+        for text in requires(wanted.name) or ():
+            found = Requirement(text)
+            extras = wanted.extras or {""}
+            if found.marker is not None and not any(found.marker.evaluate({"extra": each}) for each in extras):
+                continue
+            if str(found) not in brought:
+                brought.add(str(found))
+                with suppress(PackageNotFoundError):  # of another system
+                    requires(found.name)
+                    open_ends.append(found)
+    names = {Requirement(each).name for each in brought}
+    assert {"torch", "transformers", "peft", "httpx", "num2words"} <= names
+    assert not names & {"torchvision", "timm", "open_clip_torch"}
+
+
 def test_nonsense_is_an_error_row(tmp_path: Path) -> None:
     llava(tmp_path)  # not taught
     answerer = build_vlm(f"vlm:{tmp_path}", QUIET | {"batch_size": "2"}, device="cpu")
@@ -152,6 +177,59 @@ def test_a_local_model_reads_text_alone_as_a_judge(folder: Path) -> None:
     assert judge.usage.prompt_tokens > 500
 
 
+def test_a_language_model_may_judge_but_sees_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    language_model(tmp_path / "words")
+    judge = Judge.load(f"vlm:{tmp_path / 'words'}", {"no_cache": "true", "max_new_tokens": "4"}, device="cpu")
+    row = Row(id="a", before_file_name="b", after_file_name="a", captions=("x",), differences=("the mug is gone",))
+    asked: list[list[int]] = []
+    generate = judge._asker.model._model.generate  # type: ignore[attr-defined]
+    monkeypatch.setattr(
+        judge._asker.model._model,  # type: ignore[attr-defined]
+        "generate",
+        lambda **given: asked.append(given["input_ids"][0].tolist()) or generate(**given),
+    )
+    (outcome,) = judge.match([row], [Output(caption="the mug is gone", changed=True, change_type=None)])
+    assert isinstance(outcome, ReplyError)  # nobody taught it anything
+    assert "failed on this pair" not in outcome.message
+    assert asked[0].count(1) == 1  # it starts once, though template and tokenizer both would write it
+    with pytest.raises(ModelError, match="words is a language model, which sees no images"):
+        build_vlm(f"vlm:{tmp_path / 'words'}", QUIET, device="cpu")
+
+
+@pytest.mark.parametrize("named", ["as the model", "as an option"])
+def test_an_adapter_on_the_hub_is_fetched_with_its_prompt(
+    named: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the hub's cache, as `hf_hub_download` leaves it: the commit stands in the signature."""
+    import torch
+    from peft import LoraConfig, get_peft_model
+
+    commit = "0123456789abcdef0123456789abcdef01234567"
+    kept = tmp_path / "hub" / "models--someone--adapter"
+    base = load_checkpoint(str(folder)).model
+    adapted = get_peft_model(base, LoraConfig(r=2, target_modules=["q_proj"]))
+    torch.nn.init.normal_(
+        adapted.base_model.model.model.language_model.layers[0].self_attn.q_proj.lora_B["default"].weight
+    )
+    adapted.peft_config["default"].base_model_name_or_path = str(folder)
+    adapted.save_pretrained(kept / "snapshots" / commit)
+    (kept / "snapshots" / commit / "prompt.yaml").write_text(load_prompt("plain").to_yaml())
+    (kept / "refs").mkdir()
+    (kept / "refs" / "main").write_text(commit)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    model, options = (
+        ("vlm:someone/adapter", {}) if named == "as the model" else (f"vlm:{folder}", {"adapter": "someone/adapter"})
+    )
+    answerer = build_vlm(model, QUIET | options, device="cpu")
+    assert answerer.prompt.signature.startswith("plain.v1@")
+    assert "+someone/adapter@0123456789ab+" in answerer.signature
+    assert hasattr(answerer.asker.model._model, "peft_config")  # type: ignore[attr-defined]
+    if named == "as an option":
+        with pytest.raises(ModelError, match="someone/nothing is no adapter"):
+            build_vlm(model, QUIET | {"adapter": "someone/nothing"}, device="cpu")
+
+
 def test_code_of_a_checkpoint_does_not_run_unless_asked(folder: Path, tmp_path: Path) -> None:
     copy, proof = tmp_path / "remote", tmp_path / "ran"
     shutil.copytree(folder, copy)
@@ -168,6 +246,11 @@ def test_other_weights_than_safetensors_are_refused(tmp_path: Path) -> None:
     (tmp_path / "pytorch_model.bin").write_bytes(b"\x80\x04.")
     with pytest.raises(ModelError, match="no safetensors"):
         build_vlm(f"vlm:{tmp_path}", {"no_cache": "true"}, device="cpu")
+
+
+def test_a_folder_that_is_not_there_is_not_looked_for_on_the_hub() -> None:
+    with pytest.raises(ModelError, match="no model folder at /nowhere/model"):
+        build_vlm("vlm:/nowhere/model", {"no_cache": "true"}, device="cpu")
 
 
 def test_a_folder_that_is_no_model_is_one_line(tmp_path: Path) -> None:

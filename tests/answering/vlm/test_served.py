@@ -121,6 +121,7 @@ def test_every_pair_ends_once_whatever_happens_on_the_way(serve: Any) -> None:
         (completion(json.dumps({"changed": True, "caption": ""})), "no sentence"),
         (completion(json.dumps([1])), "other keys"),
         (completion(json.dumps({"changed": True, "caption": 2001 * "x"})), "no sentence"),
+        (completion('{"changed": true, "changed": false, "caption": "x"}'), "says 'changed' twice"),
         (completion(GOOD, finish_reason="length"), "cut off"),
         ({"choices": []}, "no chat completion"),
         ("<html>", "no chat completion"),
@@ -314,6 +315,16 @@ def test_replies_are_cached_by_images_prompt_and_model(serve: Any, tmp_path: Pat
     assert len(server.bodies) == 4
 
 
+def test_replies_of_one_name_under_two_paths_of_a_host_are_not_mixed(serve: Any, tmp_path: Path) -> None:
+    server = serve(lambda body, tries: completion(GOOD))
+    options = {"cache": str(tmp_path / "replies.sqlite")}
+    for path in ("/v1", "/v1/", "/other/v1", "/secret-key/v1"):
+        answerer = build_vlm(server.model.replace("/v1", path), options, device="cpu")
+        answerer.answer(pairs(1), CaptionOptions())
+        assert "secret-key" not in answerer.signature
+    assert len(server.bodies) == 3  # with and without the last slash it is the same
+
+
 def test_an_unusable_reply_is_not_cached(serve: Any, tmp_path: Path) -> None:
     server = serve(lambda body, tries: completion("no JSON" if tries == 1 else GOOD))
     answerer = build_vlm(server.model, {"cache": str(tmp_path / "replies.sqlite")}, device="cpu")
@@ -424,6 +435,12 @@ def test_every_difference_is_asked_for(serve: Any) -> None:
         ("openai:http://user:secret@127.0.0.1/v1#m", {}, "key does not belong"),
         ("openai:http://127.0.0.1/v1#m", {"promt": "x"}, "did you mean 'prompt'"),
         ("openai:http://127.0.0.1/v1#m", {"prompt": "nothing"}, "no prompt"),
+        ("openai:http://127.0.0.1/v1#m", {"prompt": "plain", "differences": "many"}, "asks for no list of differences"),
+        ("openai:http://127.0.0.1/v1#m", {"prompt": "plain", "hints": "true"}, "no place for hints"),
+        ("openai:http://127.0.0.1/v1#m", {"prompt": "plain", "score": "true"}, "no score_question"),
+        ("openai:http://127.0.0.1/v1#m", {"proxy": "proxy.example"}, "'proxy.example' is no address"),
+        ("openai:http://127.0.0.1/v1#m", {"proxy": "user:secret@proxy"}, "is no address"),
+        ("openai:http://127.0.0.1/v1#m", {"proxy": "http://[::1"}, "is no address"),
         ("vlm:", {}, "names no model"),
     ],
 )
@@ -432,6 +449,25 @@ def test_bad_settings_are_one_line(model: str, options: dict[str, str], words: s
         load(model, model_options=options)
     assert isinstance(caught.value, Exception)
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"required": 3},
+        {"required": [[]], "properties": {}},
+        {"required": ["changed", "caption"]},  # nothing is described
+        {"required": ["changed", "caption"], "properties": {"changed": {}, "caption": {}, "mood": {}}},
+        {"required": ["caption"], "properties": {"caption": {}}},
+    ],
+)
+def test_a_prompt_file_with_a_schema_that_no_reply_is_read_by(tmp_path: Path, schema: dict[str, Any]) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text(json.dumps({"name": "mine", "version": 1, "system": "", "user": "what?", "schema": schema}))
+    with pytest.raises(
+        InputError, match=r"mine\.v1@\w{8}: its schema must describe and require 'caption' and 'changed'"
+    ):
+        load("openai:http://127.0.0.1/v1#m", model_options={"prompt": str(file)})
 
 
 def test_our_own_models_take_no_such_options() -> None:

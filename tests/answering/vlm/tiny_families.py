@@ -58,6 +58,21 @@ def llava(folder: Path) -> None:
     _save(folder, library.LlavaForConditionalGeneration(config), images, words, "LlavaProcessor", "<image>", more)
 
 
+def language_model(folder: Path) -> None:
+    """It sees no images; its template takes a turn as text and writes the start itself, as its tokenizer does too."""
+    from tokenizers.processors import TemplateProcessing
+
+    words = tokenizer([])
+    words.backend_tokenizer.post_processor = TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
+    words.chat_template = (
+        "{{ bos_token }}{% for m in messages %}{{ m['role'] + ': ' + m['content'] + '\n' }}{% endfor %}"
+        "{% if add_generation_prompt %}assistant: {% endif %}"
+    )
+    config = library.LlamaConfig(vocab_size=len(words), num_key_value_heads=2, **SMALL, **ENDS)
+    library.LlamaForCausalLM(config).save_pretrained(folder)
+    words.save_pretrained(folder)
+
+
 def _qwen(folder: Path, kind: str, *, patch: int, text: dict[str, Any], vision: dict[str, Any]) -> None:
     marks = ("<|vision_start|>", "<|image_pad|>", "<|vision_end|>", "<|video_pad|>")
     words = tokenizer(marks)

@@ -15,9 +15,7 @@ from spotchange.models.weights.folder import save_model
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from hub_server import Hub
-
-TOKEN = "hf_atestthatnobodymaysee"
+from hub_server import TOKEN, Hub
 
 
 @pytest.fixture

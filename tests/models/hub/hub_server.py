@@ -12,6 +12,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+TOKEN = "hf_atestthatnobodymaysee"
+
 
 class Hub(ThreadingHTTPServer):
     """Repositories as commits of files; who has the token may write, and read what is private."""

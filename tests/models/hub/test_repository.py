@@ -7,15 +7,15 @@ import logging
 from pathlib import Path
 
 import pytest
-from hub_server import Hub
+from hub_server import TOKEN, Hub
 from PIL import Image
 from typer.testing import CliRunner
 
 import spotchange
-from conftest import TOKEN
 from spotchange.cli.main import app
 from spotchange.errors import InputError, ModelError, SpotchangeError
 from spotchange.models.hub.repository import hub_name, pull_model, push_model
+from spotchange.models.vlm.checkpoint import fetched_adapter
 
 # The hub's own client, of its HTTP library.
 pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")
@@ -151,3 +151,23 @@ def test_what_is_a_name_on_the_hub(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "here").mkdir()  # whoever mistypes a folder's name asks no hub about it
     assert hub_name(text) == meant
+
+
+def test_an_adapter_is_told_from_a_checkpoint(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Where the hub is, its library reads when it is imported.
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", hub.address)
+    monkeypatch.setattr(
+        "huggingface_hub.constants.HUGGINGFACE_CO_URL_TEMPLATE",
+        hub.address + "/{repo_id}/resolve/{revision}/{filename}",
+    )
+    adapter = {"adapter_config.json": b"{}", "adapter_model.safetensors": b"x", "prompt.yaml": b"", "code.py": b""}
+    for name, files in {"mine/adapter": adapter, "mine/model": {"config.json": b"{}"}}.items():
+        hub.repositories[name] = {"private": False, "branches": {}, "commits": {}}
+        commit = hub.commit(name, "main", files)
+        if name == "mine/adapter":
+            found = fetched_adapter(name)
+            assert found is not None
+            assert found.name == commit
+            assert {path.name for path in found.iterdir()} == set(adapter) - {"code.py"}
+    assert fetched_adapter("mine/model") is None
+    assert fetched_adapter("mine/nothing") is None

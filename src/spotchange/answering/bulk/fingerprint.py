@@ -16,6 +16,7 @@ from typing import Any
 from spotchange import __version__
 from spotchange.answering.build import ANSWERERS, model_folder
 from spotchange.answering.interface import CaptionOptions
+from spotchange.data.metadata import METADATA
 from spotchange.models.weights.bundled import BUNDLED
 from spotchange.storage import StorePath
 
@@ -49,12 +50,9 @@ def asked_fingerprint(
 
 def _unloaded(name: str, model_options: Mapping[str, Any]) -> str:
     """Of an answerer that runs elsewhere: its name, and the content of what the name and the options point to."""
-    folder = Path(name.partition(":")[2])
-    parts = [name, _folder_digest(folder) if name.partition(":")[2] and folder.is_dir() else ""]
-    parts += [
-        digest.hex() for value in model_options.values() if (digest := _file_digest(Path(str(value)))) is not None
-    ]
-    return "+".join(parts)
+    places = [Path(str(each)) for each in (name.partition(":")[2], *model_options.values()) if each]
+    digests = [_folder_digest(each) if each.is_dir() else (_file_digest(each) or b"").hex() for each in places]
+    return "+".join([name, *digests])
 
 
 def pair_fingerprint(asked: str, before: Path, after: Path) -> str | None:
@@ -70,7 +68,10 @@ def pair_fingerprint(asked: str, before: Path, after: Path) -> str | None:
 
 def _folder_digest(folder: Path) -> str:
     digest = hashlib.sha256()
-    for path in sorted(path for path in folder.iterdir() if path.is_file() and path.name not in _TOLD_BY_NO_ANSWER):
+    files = [path for path in folder.iterdir() if path.is_file() and path.name not in _TOLD_BY_NO_ANSWER]
+    for path in sorted(
+        [*files, *folder.glob(f"*/{METADATA}")]
+    ):  # of a data set its lists: examples are taken from there
         digest.update(path.name.encode("utf-8", "surrogateescape") + b"\0" + (_file_digest(path) or b""))
     return digest.hexdigest()
 

@@ -9,7 +9,8 @@ from pathlib import Path
 from spotchange.answering.build import LoadOptions, load
 from spotchange.answering.bulk.fingerprint import pair_fingerprint
 from spotchange.answering.bulk.one_machine import NamedPair, Tally, caption_pairs, check_ids, earlier_lines
-from spotchange.answering.interface import CaptionOptions
+from spotchange.answering.bulk.spending import with_spending, without_spending
+from spotchange.answering.interface import CaptionOptions, Usage
 from spotchange.cluster import ClusterOptions, Line, Resumption, ShardedLines, lines_of
 from spotchange.locks import one_writer
 
@@ -34,7 +35,12 @@ class CaptionWork:
             runtime=self.load.runtime,
             model_options=self.load.model_options,
         )
-        return lambda pairs: caption_pairs(loaded, pairs, options=self.options, batch_size=self.batch_size)
+
+        def lines(pairs: Sequence[NamedPair]) -> Iterator[Line]:
+            made = caption_pairs(loaded, pairs, options=self.options, batch_size=self.batch_size)
+            return with_spending(loaded.usage, made)
+
+        return lines
 
     def failed(self, item: NamedPair, reason: str) -> Line:
         """The error row of a pair that no worker survives."""
@@ -54,12 +60,24 @@ class CaptionWork:
 
 
 def lines_from_cluster(
-    work: CaptionWork, pairs: Sequence[NamedPair], cluster: ClusterOptions, *, started: Callable[[int], None]
+    work: CaptionWork,
+    pairs: Sequence[NamedPair],
+    cluster: ClusterOptions,
+    *,
+    usage: Usage | None = None,
+    started: Callable[[int], None] = lambda workers: None,
 ) -> Iterator[Line]:
     """One line a pair, in order."""
     check_ids(pairs)
     items = {pair.id: pair for pair in pairs}
-    for lines in lines_of(work, items, batch_size=work.batch_size, cluster=cluster, started=started):
+    for lines in lines_of(
+        work,
+        items,
+        batch_size=work.batch_size,
+        cluster=cluster,
+        completed=lambda _, lines: without_spending(usage, lines),
+        started=started,
+    ):
         yield from lines
 
 
@@ -70,6 +88,7 @@ def write_from_cluster(
     cluster: ClusterOptions | None,
     *,
     advance: Callable[[int], None],
+    usage: Usage | None = None,
     started: Callable[[int], None] = lambda workers: None,
     told: Callable[[str], None] = lambda text: None,
     force: bool = False,
@@ -78,7 +97,7 @@ def write_from_cluster(
 
     Lines of an earlier `out`, and of shards that a stopped run left, are used again where the images, the model and
     the options are the same: workers look at the images' bytes and compute only what is new. With `force`
-    everything is made anew.
+    everything is made anew. What workers spend on asking is added to `usage`.
     """
     check_ids(pairs)
     tally, pieces = Tally(), 0
@@ -86,7 +105,15 @@ def write_from_cluster(
         shards = ShardedLines(out, anew=force)
         kept = Resumption(shards=shards, known=() if force else earlier_lines(out), told=told)
         items = {pair.id: pair for pair in pairs}
-        for lines in lines_of(work, items, batch_size=work.batch_size, cluster=cluster, kept=kept, started=started):
+        for lines in lines_of(
+            work,
+            items,
+            batch_size=work.batch_size,
+            cluster=cluster,
+            kept=kept,
+            completed=lambda _, lines: without_spending(usage, lines),
+            started=started,
+        ):
             tally.add(lines)
             advance(len(lines))
             pieces += 1

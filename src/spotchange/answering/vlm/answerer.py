@@ -150,7 +150,7 @@ class VlmAnswerer:
 
     def _scores(self, pairs: Sequence[ImagePair]) -> list[float | None]:
         """The change score of each pair where it is wanted and the model tells probabilities."""
-        if not (self._settings.score or self._calibration) or not self.prompt.score_question:
+        if not (self._settings.score or self._calibration):
             return [None] * len(pairs)
         found = self.yes_probabilities(pairs)
         return [None if isinstance(each, SpotchangeError) else self._calibrated(each) for each in found]

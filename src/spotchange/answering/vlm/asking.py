@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Protocol
 
 from spotchange.answering.pair import ImagePair, LazyImage
@@ -87,6 +88,10 @@ class Asked(Protocol):
     """A vision-language model: local or behind a server."""
 
     name: str
+    sees: bool
+    """False: a language model, which takes no images."""
+    prompt_file: Path | None
+    """What it was trained to be asked, where that is known."""
 
     @property
     def signature(self) -> str:

@@ -16,7 +16,6 @@ from spotchange.data import Row, read_rows
 from spotchange.errors import DataError, InputError, MissingExtraError, ModelError
 from spotchange.files import load_json
 from spotchange.language import says_no_change
-from spotchange.models.vlm.checkpoint import PROMPT_FILE
 
 KINDS = ("vlm", "openai")
 
@@ -24,10 +23,16 @@ KINDS = ("vlm", "openai")
 def build_vlm(name: str, options: Mapping[str, str], *, device: str) -> VlmAnswerer:
     """The model, its prompt, its examples and the cache of its replies."""
     settings = read_options(options)
-    own = None if "prompt" in options else _own_prompt(name, settings)
-    prompt = load_prompt(own or settings.prompt_name)
+    prompt = load_prompt(settings.prompt_name)
+    _check_asks(prompt, settings)
+    asker = build_asker(name, settings, device=device)
+    if not asker.model.sees:
+        raise ModelError(f"{asker.model.name} is a language model, which sees no images", hint="it may be a --judge")
+    if asker.model.prompt_file is not None and "prompt" not in options:
+        prompt = load_prompt(str(asker.model.prompt_file))
+        _check_asks(prompt, settings)
     shots = _shots(settings.few_shot, settings.shots, prompt) if settings.few_shot else []
-    answerer = VlmAnswerer(build_asker(name, settings, device=device), prompt, settings, shots=shots)
+    answerer = VlmAnswerer(asker, prompt, settings, shots=shots)
     if settings.calibration is None:
         return answerer
     fitted = _read_calibration(settings.calibration, answerer.asked_as)
@@ -69,11 +74,14 @@ def _local(where: str, settings: VlmSettings, device: str) -> Asked:
     return LocalModel(where, settings, device=choose_device(device))
 
 
-def _own_prompt(name: str, settings: VlmSettings) -> str | None:
-    """What an adapter of ours was trained to be asked."""
-    kind, _, where = name.partition(":")
-    beside = [Path(each) / PROMPT_FILE for each in (settings.adapter, where) if each] if kind == "vlm" else []
-    return next((str(path) for path in beside if path.is_file()), None)
+def _check_asks(prompt: Prompt, settings: VlmSettings) -> None:
+    """Refuse what would be wanted in vain."""
+    if settings.differences == "many" and not prompt.lists_differences:
+        raise InputError(f"prompt {prompt.signature} asks for no list of differences", hint="prompt=sentences does")
+    if settings.hints and not prompt.hints:
+        raise InputError(f"prompt {prompt.signature} has no place for hints", hint="prompt=sentence has")
+    if (settings.score or settings.calibration) and not prompt.score_question:
+        raise InputError(f"prompt {prompt.signature} has no score_question", hint="prompt=sentence has")
 
 
 def _read_calibration(path: Path, asked_as: str) -> Calibration:

@@ -11,7 +11,7 @@ from typing import Any
 from spotchange.answering.vlm.asking import Question, RawReply
 from spotchange.answering.vlm.settings import VlmSettings
 from spotchange.errors import ModelError, ReplyError, SpotchangeError
-from spotchange.models.vlm.chat import has_template
+from spotchange.models.vlm.chat import has_template, without_second_start
 from spotchange.models.vlm.checkpoint import Checkpoint, load_checkpoint
 
 _FAILURES = (RuntimeError, ValueError, IndexError, TypeError, KeyError, AttributeError)
@@ -25,6 +25,7 @@ class LocalModel:
         self._settings = settings
         loaded = _load(name, settings, device)
         self._model, self._processor = loaded.model, loaded.processor
+        self.sees, self.prompt_file = loaded.sees, loaded.prompt_file
         self.signature = f"{loaded.signature}+{settings.dtype}+max{settings.max_new_tokens}+greedy"
         self._converses = has_template(self._processor)
         self._lock = threading.Lock()  # one batch at a time: several would compete for the same memory
@@ -89,7 +90,8 @@ class LocalModel:
             texts = [written(question, apart=False) for question in questions]
         images = [[image.pil for turn in question.turns for image in turn.images] for question in questions]
         shown = {"images": images} if any(images) else {}
-        inputs = self._processor(text=texts, return_tensors="pt", padding=True, **shown)
+        once = without_second_start(self._processor, texts[0])
+        inputs = self._processor(text=texts, return_tensors="pt", padding=True, **shown, **once)
         return inputs.to(self._model.device)
 
     def _yes_or_no(self, logits: Any, prompt_tokens: int) -> RawReply:

@@ -39,11 +39,26 @@ def reply_values(reply: RawReply, schema: Mapping[str, Any]) -> dict[str, Any]:
     stripped = _THOUGHTS.sub("", reply.text).strip()
     fenced = _FENCE.match(stripped)
     try:
-        values = json.loads(fenced.group(1) if fenced else stripped)
+        values = json.loads(fenced.group(1) if fenced else stripped, object_pairs_hook=_said_once)
     except (ValueError, RecursionError):
         raise ReplyError(f"the model's reply is not JSON: {shown(reply.text)}") from None
+    except _SaidTwiceError as error:
+        raise ReplyError(f"the model's reply says {error} twice: {shown(reply.text)}") from None
     if not isinstance(values, dict) or set(values) != set(schema["required"]):
         raise ReplyError(f"the model's reply has other keys than {', '.join(schema['required'])}: {shown(reply.text)}")
+    return values
+
+
+class _SaidTwiceError(Exception):
+    """A key that stands twice in one object: either value might be meant."""
+
+
+def _said_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in values:
+            raise _SaidTwiceError(repr(key))
+        values[key] = value
     return values
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 import math
 import os
@@ -12,6 +13,8 @@ import time
 from collections.abc import Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from email.utils import parsedate_to_datetime
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -32,18 +35,22 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 class ServedModel:
     """`Asked`, over HTTP. Images go to the named host and to no other: redirects are not followed."""
 
+    sees = True  # as far as anyone can say from here
+    prompt_file: Path | None = None
+
     def __init__(self, base_url: str, model: str, settings: VlmSettings) -> None:
         host, parts = _host(base_url, settings)
         self.name = model
         self.host = host
-        self.signature = f"{host}#{model}+max{settings.max_new_tokens}+t0"
+        self.signature = f"{_place(host, parts.path)}#{model}+max{settings.max_new_tokens}+t0"
         self._url = base_url.rstrip("/") + "/chat/completions"
         self._settings = settings
         self._key = _key(settings.key_variable)
+        self._proxy = _proxy(settings.proxy)
         self._pace = _Pace(settings.requests_per_minute)
         # Until the server has shown that it takes no schemas, or the limit by another name.
         self._schemas, self._limit = True, "max_tokens"
-        through = f" through the proxy {urlsplit(settings.proxy).hostname}" if settings.proxy else ""
+        through = f" through the proxy {self._proxy.url.host}" if self._proxy else ""
         log.warning("images and questions are sent to %s%s, and only there", host, through)
         if self._key and parts.scheme == "http" and parts.hostname not in _LOOPBACK:
             log.warning("the key travels to %s without encryption: the address begins with http:", host)
@@ -59,7 +66,7 @@ class ServedModel:
             headers={"Authorization": f"Bearer {self._key}"} if self._key else {},
             timeout=settings.timeout,
             limits=httpx.Limits(max_connections=settings.concurrency),
-            proxy=settings.proxy,
+            proxy=self._proxy,
             trust_env=False,  # neither proxies nor keys that the user did not name here
         ) as client:
 
@@ -212,6 +219,26 @@ def _host(base_url: str, settings: VlmSettings) -> tuple[str, Any]:
     if parts.username or parts.password:
         raise InputError("a key does not belong in the address", hint=f"put it into ${settings.key_variable}")
     return str(host), parts
+
+
+def _place(host: str, path: str) -> str:
+    """Where a model is, for signatures: a host may serve others of its name under other paths, which may hold keys."""
+    path = path.rstrip("/")
+    return host if path in ("", "/v1") else f"{host}@{hashlib.sha256(path.encode()).hexdigest()[:8]}"
+
+
+def _proxy(address: str | None) -> httpx.Proxy | None:
+    if address is None:
+        return None
+    try:
+        proxy = httpx.Proxy(address)
+    except (ValueError, httpx.InvalidURL):
+        proxy = None
+    if proxy is None or not proxy.url.host:
+        raise InputError(f"proxy: {shown_address(address)!r} is no address", hint="proxy=http://HOST:PORT")
+    if proxy.url.scheme.startswith("socks") and find_spec("socksio") is None:
+        raise InputError("proxy: SOCKS needs one more package", hint="pip install 'httpx[socks]'")
+    return proxy
 
 
 def shown_address(base_url: str) -> str:

@@ -53,6 +53,7 @@ class Judge:
     def __init__(self, asker: Asker, prompt: PromptFile) -> None:
         if "{caption}" not in prompt.user or "{differences}" not in prompt.user:
             raise InputError(f"prompt {prompt.signature} of a judge must hold {{caption}} and {{differences}}")
+        prompt.check_schema({"claims"})
         self._asker = asker
         self._prompt = prompt
 

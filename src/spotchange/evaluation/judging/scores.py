@@ -126,10 +126,11 @@ def measure_agreement(
     """The judge against the checker, on captions that both can judge."""
     counts = {(judge, checker): 0 for judge in (True, False) for checker in (True, False)}
     for found, row, output in zip(matched, rows, outputs, strict=True):
-        if isinstance(found, Matched) and output.error is None and not output.differences:
-            truth = is_true(row, output.caption, scenes)
-            if truth is not None:
-                counts[found.right, truth] += 1
+        if isinstance(found, Matched) and output.error is None:
+            # Of a list the judge saw every entry: it is right where each of them is.
+            truths = [is_true(row, text, scenes) for text in output.differences or (output.caption,)]
+            if None not in truths:
+                counts[found.right, all(truths)] += 1
     if not any(counts.values()):
         return None
     return Agreement(

@@ -9,10 +9,15 @@ from spotchange.config.prompts import Prompt
 from spotchange.config.vlm import ChatModelSettings, LoraSettings
 from spotchange.errors import ConfigError, MissingExtraError, ModelError
 from spotchange.files import write_text
-from spotchange.models.vlm.checkpoint import ADAPTER_CONFIG, PROMPT_FILE, Checkpoint, base_of, load_checkpoint
+from spotchange.models.vlm.checkpoint import (
+    ADAPTER_CONFIG,
+    ADAPTER_WEIGHTS,
+    PROMPT_FILE,
+    Checkpoint,
+    base_of,
+    load_checkpoint,
+)
 from spotchange.models.vlm.scratch import PREFIX, build_scratch
-
-WEIGHTS = "adapter_model.safetensors"
 
 
 def load_to_train(settings: ChatModelSettings, *, start_from: str | None) -> Checkpoint:
@@ -33,6 +38,8 @@ def load_to_train(settings: ChatModelSettings, *, start_from: str | None) -> Che
             base, revision=settings.revision, trust_remote_code=settings.trust_remote_code, dtype=settings.dtype
         )
     )
+    if not loaded.sees:
+        raise ConfigError(f"model.base: {settings.base} is a language model, which sees no images")
     if settings.lora is None:
         return loaded
     model = _with_lora(loaded.model, settings.lora)
@@ -65,7 +72,7 @@ def read_learnt(model: Any, folder: Path) -> None:
             return
         from peft import set_peft_model_state_dict
 
-        found: Any = set_peft_model_state_dict(model, load_file(folder / WEIGHTS))
+        found: Any = set_peft_model_state_dict(model, load_file(folder / ADAPTER_WEIGHTS))
     except (OSError, RuntimeError, ValueError) as error:
         raise ModelError(f"{folder} does not fit the model: {' '.join(str(error).split())[:300]}") from error
     if found.unexpected_keys:

@@ -154,7 +154,8 @@ class ChatCoder:
 
     def _encoded(self, images: list[list[Image.Image]]) -> dict[str, Tensor]:
         texts = [self._text] * len(images)
-        return dict(self.processor(text=texts, images=images, return_tensors="pt", padding=True))
+        once = without_second_start(self.processor, self._text)
+        return dict(self.processor(text=texts, images=images, return_tensors="pt", padding=True, **once))
 
     def _spoken(self, reply: str) -> list[int]:
         ids = list(self.tokenizer(reply + self._closing, add_special_tokens=False)["input_ids"])
@@ -171,6 +172,12 @@ def conversation(processor: Any, prompt: Prompt) -> str:
             )
         return prompt.user
     return str(processor.apply_chat_template(_turns(prompt), add_generation_prompt=True, tokenize=False))
+
+
+def without_second_start(processor: Any, text: str) -> dict[str, bool]:
+    """For a processor: a template that writes the token of the start itself must not get it twice."""
+    start = getattr(processor.tokenizer, "bos_token", None)
+    return {"add_special_tokens": False} if start and text.startswith(start) else {}
 
 
 def has_template(processor: Any) -> bool:

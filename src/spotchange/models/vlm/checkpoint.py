@@ -10,10 +10,12 @@ from typing import Any
 
 from spotchange.errors import MissingExtraError, ModelError
 from spotchange.files import load_json
+from spotchange.models.vlm.language_model import TextProcessor, reads_text_only
 from spotchange.models.weights.transformers_import import import_transformers
 
 log = logging.getLogger(__name__)
 ADAPTER_CONFIG = "adapter_config.json"  # what makes a folder a peft adapter
+ADAPTER_WEIGHTS = "adapter_model.safetensors"
 PROMPT_FILE = "prompt.yaml"  # beside an adapter of ours: what it was trained to be asked
 
 
@@ -25,6 +27,10 @@ class Checkpoint:
     processor: Any
     signature: str
     """Which weights these are, by commit or by content."""
+    sees: bool = True
+    """False: a language model, which takes no images."""
+    prompt_file: Path | None = None
+    """What it, or the adapter on it, was trained to be asked."""
 
 
 def load_checkpoint(
@@ -38,18 +44,25 @@ def load_checkpoint(
 ) -> Checkpoint:
     """Model and processor; weights from safetensors only, remote code only where the user trusts it.
 
-    `name` may be a checkpoint's folder or hub name, or the folder of an adapter, which says itself what it adapts.
+    `name` may be a checkpoint's folder or hub name, or those of an adapter, which says itself what it adapts; then
+    `revision` is the adapter's. Language models are loaded too; `Checkpoint.sees` tells them apart.
     """
     try:
         library: Any = import_transformers()
     except ImportError:
         raise MissingExtraError("a local vision-language model", extra="vlm") from None
-    folder = Path(name)
-    if (folder / ADAPTER_CONFIG).is_file():
+    if not Path(name).is_dir() and (name.startswith((".", "/", "~")) or name.count("/") > 1):
+        raise ModelError(f"no model folder at {name}")
+    own = fetched_adapter(name, revision)
+    if own is not None:
         if adapter is not None:
             raise ModelError(f"{name} is an adapter itself and takes no other on top")
-        name, adapter = base_of(folder), name
-        folder = Path(name)
+        revision = revision if Path(name).is_dir() else None
+        name, adapter = base_of(own), name
+    on_top = own or (None if adapter is None else fetched_adapter(adapter))
+    if adapter is not None and on_top is None:
+        raise ModelError(f"{adapter} is no adapter: it has no {ADAPTER_CONFIG}")
+    folder = Path(name)
     if folder.is_dir() and not list(folder.glob("*.safetensors")):
         raise ModelError(f"{name} has no safetensors weights", hint="other formats can run code and are not loaded")
     options: dict[str, Any] = {"trust_remote_code": trust_remote_code}
@@ -61,14 +74,39 @@ def load_checkpoint(
         if commit is not None:  # a branch may move while the files are fetched, and between two runs
             log.info("%s at commit %s", name, commit)
             options["revision"] = commit
-        processor = _processor(library, name, config, options)
-        model = library.AutoModelForImageTextToText.from_pretrained(
-            name, dtype=dtype, device_map=device_map, use_safetensors=True, **options
-        )
+        sees = not reads_text_only(config)
+        if sees:
+            processor, kind = _processor(library, name, config, options), library.AutoModelForImageTextToText
+        else:
+            processor = TextProcessor(library.AutoTokenizer.from_pretrained(name, **options))
+            kind = library.AutoModelForCausalLM
+        model = kind.from_pretrained(name, dtype=dtype, device_map=device_map, use_safetensors=True, **options)
     except (OSError, ValueError, KeyError, ImportError) as error:
         raise ModelError(f"cannot load the vision-language model {name}: {_one_line(error)}") from error
-    model = model if adapter is None else _adapted(model, adapter)
-    return Checkpoint(model=model, processor=processor, signature=_signature(name, commit, adapter))
+    model = model if adapter is None or on_top is None else _adapted(model, adapter, on_top)
+    base = _named(name) if commit is None else f"{name}@{commit[:12]}"
+    # Weights by commit or content, never by path alone: a folder may be trained further under the same name.
+    signature = base if adapter is None or on_top is None else f"{base}+{_adapter_named(adapter, on_top)}"
+    prompts = (each / PROMPT_FILE for each in (on_top, folder) if each is not None)
+    prompt_file = next((each for each in prompts if each.is_file()), None)
+    return Checkpoint(model=model, processor=processor, signature=signature, sees=sees, prompt_file=prompt_file)
+
+
+def fetched_adapter(name: str, revision: str | None = None) -> Path | None:
+    """The folder of an adapter, from the hub where it is not here; None where the name is not an adapter's."""
+    if Path(name).is_dir():
+        return Path(name) if (Path(name) / ADAPTER_CONFIG).is_file() else None
+    from huggingface_hub import hf_hub_download, snapshot_download, try_to_load_from_cache
+    from huggingface_hub.errors import HfHubHTTPError
+
+    try:
+        if isinstance(try_to_load_from_cache(name, "config.json", revision=revision), str):
+            return None  # a checkpoint that was used before: nobody need be asked
+        hf_hub_download(name, ADAPTER_CONFIG, revision=revision)
+        files = [ADAPTER_CONFIG, ADAPTER_WEIGHTS, PROMPT_FILE]
+        return Path(snapshot_download(name, revision=revision, allow_patterns=files))
+    except (OSError, ValueError, HfHubHTTPError):  # loading what the name stands for tells what is wrong
+        return None
 
 
 def _processor(library: Any, name: str, config: Any, options: dict[str, Any]) -> Any:
@@ -113,10 +151,9 @@ def _commit(name: str, revision: str | None) -> str | None:
     return str(found.resolved)
 
 
-def _signature(name: str, commit: str | None, adapter: str | None) -> str:
-    """Weights by commit or content, never by path alone: a folder may be trained further under the same name."""
-    base = _named(name) if commit is None else f"{name}@{commit[:12]}"
-    return base if adapter is None else f"{base}+{_named(adapter)}"
+def _adapter_named(name: str, folder: Path) -> str:
+    """One from the hub lies in a folder that is called like its commit."""
+    return _named(name) if Path(name).is_dir() else f"{name}@{folder.name[:12]}"
 
 
 def _named(name: str) -> str:
@@ -141,16 +178,15 @@ def base_of(folder: Path) -> str:
     return base
 
 
-def _adapted(model: Any, adapter: str) -> Any:
+def _adapted(model: Any, adapter: str, folder: Path) -> Any:
     try:
         from peft import PeftModel
     except ImportError:
         raise MissingExtraError("a LoRA adapter", extra="vlm") from None
-    folder = Path(adapter)
-    if folder.is_dir() and not (folder / "adapter_model.safetensors").is_file():
-        raise ModelError(f"{adapter} has no adapter_model.safetensors")
+    if not (folder / ADAPTER_WEIGHTS).is_file():
+        raise ModelError(f"{adapter} has no {ADAPTER_WEIGHTS}")
     try:
-        return PeftModel.from_pretrained(model, adapter, use_safetensors=True)
+        return PeftModel.from_pretrained(model, folder, use_safetensors=True)
     except (OSError, ValueError, KeyError, RuntimeError) as error:
         raise ModelError(f"cannot put the adapter {adapter} on its model: {_one_line(error)}") from error
 
