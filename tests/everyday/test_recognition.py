@@ -87,13 +87,14 @@ class Eyes:
         self.nouns = nouns or {}
         self.evidence = Evidence(known=(), level=0.6)
         self.kind = None  # that the trained model is sure of; None: it is not
+        self.certainty = 0.9  # how sure
 
     def detect(self, images):
         return self.detected
 
     @property
     def kinds(self):
-        return {kind: 0.9 if kind == self.kind else 0.1 / 15 for kind in KINDS[1:]}
+        return {kind: self.certainty if kind == self.kind else 0.1 / 15 for kind in KINDS[1:]}
 
     def look(self, places):
         rows = np.full((len(places), len(TREE.names) + 1), 1e-4)
@@ -195,10 +196,30 @@ def test_an_unsure_model_leaves_the_kind_to_the_rules():
 
 def test_people_do_not_come_apart_whatever_the_model_says():
     eyes = Eyes([person(corners(0.1, 0.2, 0.35, 0.6))] * 2)
-    eyes.kind = "split"
+    eyes.kind, eyes.certainty = "split", 0.99
     (change,) = account(put(ground(), BOX), put(ground(), BOX, (30, 60, 200)), "replaced", BOX, eyes)
     assert change.thing.noun == "person"
     assert change.kind != "split"
+
+
+@pytest.mark.parametrize(("certainty", "noun"), [(0.9, "person"), (0.99, ROOT)])
+def test_a_thing_that_came_is_no_person_where_the_model_is_sure_by_far(certainty, noun):
+    eyes = Eyes([person(corners(0.1, 0.2, 0.35, 0.6))] * 2)
+    eyes.kind, eyes.certainty = "add", certainty
+    (change,) = account(ground(), put(ground(), BOX), "appeared", BOX, eyes)
+    assert change.thing.noun == noun
+    assert (change.kind == "add") == (noun == ROOT)
+
+
+def test_what_is_detected_twice_has_another_size_where_the_model_is_sure_by_far():
+    cup = [Detected(np.stack([box]), np.array([47]), np.array([0.9], np.float32)) for box in
+           (corners(0.1, 0.2, 0.34, 0.55), corners(0.55, 0.2, 0.78, 0.55))]  # fmt: skip
+    before, after = put(ground(), BOX), put(ground(), (90, 30, 30, 30))
+    eyes = Eyes(cup)
+    eyes.kind = "resize"
+    assert account(before, after, "replaced", BOX, eyes)[0].kind == "move"
+    eyes.certainty = 0.99
+    assert account(before, after, "replaced", BOX, eyes)[0].kind == "resize"
 
 
 def test_a_moved_thing_is_told_from_where_it_was():

@@ -25,7 +25,12 @@ _PERSON = 1  # COCO's number
 _MOST = 2  # changes that are told
 _NEXT = 0.35  # of the first one's size that a further one must have
 _SIDE = 0.55  # evidence that a thing is there on one side only
-_SURE = 0.5  # probability, among changes of things, from which on the trained model's kind is told
+_LIKELY = 0.5  # probability, among changes of things, from which on the trained model's kind is told
+_SURE = 0.95  # probability from which on it is told against what a detector's boxes say
+# Kinds that the model tells from a move in real photos too (what moved it often takes for replaced or turned); and
+# kinds at a place where a person was detected that are no posture of one: people come nearer, but not apart.
+_NO_MOVE = ("add", "drop", "color", "split", "resize")
+_NO_PERSON = ("add", "drop", "color")
 _SAME = 0.45  # likeness of what is seen before and after to be the same thing
 
 
@@ -68,8 +73,14 @@ class Account:
         """What to tell, most important first; empty where no place is known."""
         if not self.findings:
             return []
-        told = self._person() or self._detected_move()
+        told = None if self._sure_of(_NO_PERSON) else self._person()
+        if told is None and not self._sure_of(_NO_MOVE):
+            told = self._detected_move()
         return [told] if told else self._found()
+
+    def _sure_of(self, kinds: Sequence[str]) -> bool:
+        """Whether the trained model says one of these kinds by far."""
+        return any(self.kinds.get(kind, 0.0) >= _SURE for kind in kinds)
 
     def _person(self) -> SeenChange | None:
         """People change their whole shape: what changed within them is told of them, not of a coat or an arm."""
@@ -154,8 +165,8 @@ class Account:
         told = [change for change, _ in self._moves_joined([self._judged(each) for each in places])][:_MOST]
         things = {kind: self.kinds.get(kind, 0.0) for kind in OBJECT_KINDS}
         kind = max(things, key=lambda each: things[each])
-        sure = things[kind] >= _SURE * sum(things.values())
-        return [self._learnt(kind, places)] if sure and kind != told[0].kind else told
+        likely = things[kind] >= _LIKELY * sum(things.values())
+        return [self._learnt(kind, places)] if likely and kind != told[0].kind else told
 
     def _learnt(self, kind: str, places: Sequence[Place]) -> SeenChange:
         """A change of this kind at the largest place."""
