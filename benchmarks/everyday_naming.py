@@ -2,7 +2,7 @@
 
 python benchmarks/everyday_naming.py pairs OUT.npz DATASET
 python benchmarks/everyday_naming.py photos OUT.npz PHOTOS
-python benchmarks/everyday_naming.py fit PAIRS.npz PHOTOS.npz NAMING.json
+python benchmarks/everyday_naming.py fit NAMING.json PHOTOS.npz PAIRS.npz...
 python benchmarks/everyday_naming.py judge NAMING.json FILE.npz...
 
 `pairs`: the places that are looked at while the generated pairs of DATASET are answered (`everyday_generated.py make`
@@ -35,7 +35,7 @@ from spotchange.models.weights.bundled import everyday_folder
 TREE = everyday_nouns()
 CLOSER = 0.95
 PHOTOS = 0.3  # weight of photos; the rest is that of generated pairs
-RIGHT = 0.92  # of places, so that nine of ten sentences are: some speak of a place beside the thing
+RIGHT = 0.92  # of places in pairs and in photos, so that nine of ten sentences are: some tell of a place beside it
 _FITTED = ("detector", "second", "second_floor", "temperature")
 
 
@@ -119,12 +119,14 @@ def of_photos(options: argparse.Namespace, model: PhotoModel, recognisers: Recor
 
 
 class Seen:
-    """A file of places, as groups."""
+    """Files of places, as groups."""
 
-    def __init__(self, path: Path) -> None:
-        data = np.load(path)
+    def __init__(self, *paths: Path) -> None:
+        files = [np.load(path) for path in paths]
+        data = {name: np.concatenate([each[name] for each in files]) for name in ("second", "detected", "noun")}
         self.second, self.detected = data["second"], data["detected"]
-        _, first, self.group = np.unique(data["group"], return_index=True, return_inverse=True)
+        groups = [f"{number}-{group}" for number, each in enumerate(files) for group in each["group"]]
+        _, first, self.group = np.unique(groups, return_index=True, return_inverse=True)
         self.nouns = data["noun"][first]
 
     def chances(self, evidence: Evidence) -> Chances:
@@ -149,7 +151,7 @@ class Seen:
 
 
 def fit(options: argparse.Namespace) -> None:
-    pairs, photos = Seen(options.pairs), Seen(options.photos)
+    pairs, photos = Seen(*options.pairs), Seen(options.photos)
     chance = np.random.default_rng(2)
 
     def loss(evidence: Evidence) -> float:
@@ -164,8 +166,8 @@ def fit(options: argparse.Namespace) -> None:
         if (value := loss(tried)) < least:
             best, least = tried, value
     levels = [replace(best, level=float(level)) for level in np.round(np.arange(0.5, CLOSER, 0.02), 2)]
-    enough = [each for each in levels if pairs.naming(each).right >= RIGHT] or levels[-1:]
-    best = enough[0]
+    enough = [each for each in levels if min(seen.naming(each).right for seen in (pairs, photos)) >= RIGHT]
+    best = enough[0] if enough else levels[-1]
     values = {name: float(f"{value:.3g}") for name, value in asdict(best).items() if name != "tree"}
     options.out.write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
     print(f"loss {least:.3f}: {values}")
@@ -187,8 +189,9 @@ def main() -> None:
         one.add_argument("out", type=Path)
         one.add_argument("data", type=Path)
     one = verbs.add_parser("fit")
-    for name in ("pairs", "photos", "out"):
-        one.add_argument(name, type=Path)
+    one.add_argument("out", type=Path)
+    one.add_argument("photos", type=Path)
+    one.add_argument("pairs", type=Path, nargs="+")
     one = verbs.add_parser("judge")
     one.add_argument("naming", type=Path)
     one.add_argument("files", type=Path, nargs="+")
