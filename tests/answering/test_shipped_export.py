@@ -5,9 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+from PIL import Image
 
 from spotchange.answering import load, model_folder
+from spotchange.answering.runtimes.choose import start_runtime
 from spotchange.models.export.manifest import OnnxManifest
+from spotchange.models.weights.bundled import everyday_folder
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "src/spotchange/assets/examples"
 
@@ -31,3 +34,15 @@ def test_the_shipped_export_multiplies_in_8_bits_and_belongs_to_the_shipped_weig
     assert manifest.precision == "int8"
     assert max(manifest.largest_difference.values()) < 5e-4
     manifest.check(model_folder("bundled"))
+
+
+def test_both_runtimes_name_alike() -> None:
+    pixels = np.random.default_rng(5).integers(0, 256, (3, 60, 60, 3), dtype=np.uint8)
+    windows = [Image.fromarray(each) for each in pixels]
+    folder = everyday_folder()
+    ours, theirs = (start_runtime(folder, runtime=name, device="cpu", threads=1)() for name in ("onnx", "torch"))
+    for mine, reference in zip(ours.name_windows(windows), theirs.name_windows(windows), strict=True):
+        np.testing.assert_allclose(mine, reference, atol=1e-3)
+    manifest = OnnxManifest.read(folder)
+    assert manifest.names
+    manifest.check(folder)

@@ -122,7 +122,7 @@ def _everyday_answerer(name: str, options: LoadOptions) -> Answerer:
     from spotchange.answering.photos import PhotoAnswerer
     from spotchange.everyday.recognition.recognisers import Recognisers
 
-    return PhotoAnswerer(Recognisers(threads=options.threads), network)
+    return PhotoAnswerer(Recognisers(network.name_windows, threads=options.threads), network)
 
 
 def _everyday(folder: Path, options: LoadOptions) -> Answerer:

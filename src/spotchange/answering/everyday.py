@@ -9,7 +9,6 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 from PIL import Image
 
 from spotchange.answering.calibration import Calibration
@@ -24,10 +23,11 @@ from spotchange.everyday.kinds import OBJECT_KINDS
 from spotchange.everyday.language.naming import SHOWN, Name, fill, hot_window, name_of
 from spotchange.everyday.language.nouns import NounTree, everyday_nouns
 from spotchange.everyday.language.wording import FRAMES, frame_kind, plain_frame
+from spotchange.everyday.recognition.evidence import softmax
+from spotchange.everyday.recognition.recognisers import cut_window
 from spotchange.models.interface import DecodingOptions
 from spotchange.results import Alternative, CaptionResult, Region
 
-WINDOW = 128  # side of the second look, in pixels
 _HOT = 0.5
 
 
@@ -134,15 +134,9 @@ class EverydayAnswerer:
 
     def name_windows(self, windows: Sequence[Image.Image]) -> tuple[Floats, Floats]:
         """Calibrated probabilities of nouns and colours for images of single things."""
-        import torch
-
-        loaded = self.runtime.loaded
-        pixels = torch.stack([torch.from_numpy(np.array(each)).permute(2, 0, 1) for each in windows])
-        with torch.inference_mode():
-            ready = loaded.preprocessor.normalise(pixels.to(next(loaded.model.parameters()).device))
-            nouns, colours = self.runtime.model.name_windows(ready)
-            warm = nouns.float() / self.calibration.noun_temperature
-            return warm.softmax(-1).cpu().numpy(), colours.float().softmax(-1).cpu().numpy()
+        nouns, colours = self.runtime.name_windows(windows)
+        warm = softmax(nouns / self.calibration.noun_temperature)
+        return warm.astype(np.float32), softmax(colours).astype(np.float32)
 
     def _result(
         self,
@@ -187,21 +181,6 @@ class EverydayAnswerer:
         if kind == "replace":
             return named([things[0]]), named([things[1]])
         return named(list(things.values())), None
-
-
-def cut_window(image: Image.Image, window: tuple[float, float, float, float]) -> Image.Image:
-    """The window of an image, at the second look's size; beyond the edge the image goes on as in a mirror."""
-    x, y, width, height = window
-    across, down = image.size
-    box = ((x - width / 2) * across, (y - height / 2) * down, (x + width / 2) * across, (y + height / 2) * down)
-    pad = [max(0, -int(np.floor(box[0]))), max(0, -int(np.floor(box[1])))]
-    pad += [max(0, int(np.ceil(box[2])) - across), max(0, int(np.ceil(box[3])) - down)]
-    if any(pad):
-        array: npt.NDArray[np.uint8] = np.asarray(image)
-        array = np.pad(array, ((pad[1], pad[3]), (pad[0], pad[2]), (0, 0)), mode="symmetric")
-        image = Image.fromarray(array)
-        box = (box[0] + pad[0], box[1] + pad[1], box[2] + pad[0], box[3] + pad[1])
-    return image.resize((WINDOW, WINDOW), Image.Resampling.BICUBIC, box=box, reducing_gap=3.0)
 
 
 def regions_of(heat: Heat, pair: ImagePair) -> tuple[Region, ...]:

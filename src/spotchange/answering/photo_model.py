@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
+from PIL import Image
 
 from spotchange.answering.calibration import Calibration
 from spotchange.answering.interface import Heat
 from spotchange.answering.pair import ImagePair
 from spotchange.answering.runtimes.choose import start_runtime
-from spotchange.answering.runtimes.interface import ModelRuntime
+from spotchange.answering.runtimes.interface import Floats, NamingRuntime
 from spotchange.everyday.kinds import KINDS
 
 
@@ -54,6 +55,10 @@ class PhotoModel:
             heat=encoded.heat[0],
         )
 
+    def name_windows(self, windows: Sequence[Image.Image]) -> Floats:
+        """A second look at single things: scores (windows, nouns + 1)."""
+        return self.runtime.name_windows(windows)[0]
+
     @cached_property
-    def runtime(self) -> ModelRuntime:
+    def runtime(self) -> NamingRuntime:
         return self._waiting()

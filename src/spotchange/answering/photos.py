@@ -1,8 +1,8 @@
 """Everyday photos: the aligned comparison and a trained model decide, pretrained recognisers name.
 
 Where and how much changed comes from the pixels once camera and light are taken out; which kind of change it is, and
-whether what the pixels show is one at all, from the model; what it is that changed from a detector and a classifier
-that look at the changed places in both images, said as specifically as the evidence allows.
+whether what the pixels show is one at all, from the model; what it is that changed from a detector and the
+model's second look at the changed places in both images, said as specifically as the evidence allows.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class PhotoAnswerer:
         self, pair: ImagePair, after: Pixels, mask: Mask, findings: Sequence[Finding], view: PhotoView
     ) -> list[SeenChange]:
         laid = Image.fromarray(after)
-        return Account(pair.before.pil, laid, mask, findings, self._recognisers, view.kinds).changes()
+        return Account(pair.before.pil, laid, mask, findings, self._recognisers, view.kinds, view.heat).changes()
 
 
 def _whole(pair: ImagePair, verdict: PhotoVerdict, view: PhotoView) -> str | None:

@@ -56,9 +56,9 @@ def fit_threshold(change_scores: Floats, changed: npt.NDArray[np.bool_], *, fals
     return round(float(np.clip(np.nextafter(quiet[place], 1.0), 0.01, 0.99)), 4)
 
 
-def naming_at(chances: Floats, nouns: Ints, tree: NounTree, level: float) -> Naming:
-    """What is said of things with these noun probabilities and true nouns at a level."""
-    said = [tree.hedge(each, level)[0] for each in chances]
+def naming_at(chances: Floats, nouns: Ints, tree: NounTree, level: float, *, closer: float | None = None) -> Naming:
+    """What is said of things with these noun probabilities and true nouns at a level (see `NounTree.hedge`)."""
+    said = [tree.hedge(each, level, closer=closer)[0] for each in chances]
     named = [(word, tree.names[int(noun)]) for word, noun in zip(said, nouns, strict=True) if word != ROOT]
     if not named:
         return Naming(level=level, said=0.0, right=1.0, exact=0.0)

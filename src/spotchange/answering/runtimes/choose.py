@@ -14,13 +14,13 @@ from spotchange.errors import InputError, MissingExtraError, ModelError
 from spotchange.models.export.layout import MANIFEST
 
 if TYPE_CHECKING:
-    from spotchange.answering.runtimes.interface import ModelRuntime
+    from spotchange.answering.runtimes.interface import NamingRuntime
 
 RuntimeName = Literal["auto", "onnx", "torch"]
 RUNTIMES: tuple[RuntimeName, ...] = ("auto", "onnx", "torch")
 
 
-def start_runtime(folder: Path, *, runtime: str, device: str, threads: int | None) -> Callable[[], ModelRuntime]:
+def start_runtime(folder: Path, *, runtime: str, device: str, threads: int | None) -> Callable[[], NamingRuntime]:
     """Begin to load the folder's network; what is returned waits for it, and raises what went wrong."""
     if chosen_runtime(folder, runtime=runtime, device=device) == "torch":
         return lambda: _torch_runtime(folder, device, threads)
@@ -28,7 +28,7 @@ def start_runtime(folder: Path, *, runtime: str, device: str, threads: int | Non
 
     graphs = OpenGraphs(folder, threads=threads)
 
-    def finish() -> ModelRuntime:
+    def finish() -> NamingRuntime:
         from spotchange.answering.runtimes.onnx import OnnxRuntime
 
         return OnnxRuntime(folder, graphs)
@@ -36,7 +36,7 @@ def start_runtime(folder: Path, *, runtime: str, device: str, threads: int | Non
     return finish
 
 
-def _torch_runtime(folder: Path, device: str, threads: int | None) -> ModelRuntime:
+def _torch_runtime(folder: Path, device: str, threads: int | None) -> NamingRuntime:
     if find_spec("torch") is None:
         raise MissingExtraError("running this model on torch", extra="train")
     import torch

@@ -54,6 +54,14 @@ class ModelRuntime(Protocol):
         ...
 
 
+class NamingRuntime(ModelRuntime, Protocol):
+    """A runtime whose model also names single things."""
+
+    def name_windows(self, windows: Sequence[Image.Image]) -> tuple[Floats, Floats]:
+        """Scores of nouns (windows, nouns) and of colours (windows, colours) for images of single things."""
+        ...
+
+
 class RankingRuntime(ModelRuntime, Protocol):
     """A runtime whose model also embeds pairs and texts in one space."""
 

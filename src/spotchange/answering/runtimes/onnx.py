@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +14,16 @@ import numpy.typing as npt
 from PIL import Image
 
 from spotchange.answering.interface import AnswererCard
-from spotchange.answering.runtimes.interface import Encoded, alternatives
+from spotchange.answering.runtimes.interface import Encoded, Floats, alternatives
 from spotchange.answering.runtimes.onnx_graphs import OpenGraphs, Session
 from spotchange.errors import ModelError
+from spotchange.everyday.language.naming import WINDOW
 from spotchange.models.decoding import search
 from spotchange.models.decoding.arrays import NumpyArrays
-from spotchange.models.export.layout import DECODER_STEP, ENCODER
+from spotchange.models.export.layout import DECODER_STEP, ENCODER, NAMER
 from spotchange.models.export.manifest import OnnxManifest
 from spotchange.models.interface import DecodingOptions
+from spotchange.models.vision.preprocess import Preprocessor
 from spotchange.models.weights.description import read_description
 from spotchange.results import Alternative
 
@@ -36,7 +40,7 @@ class OnnxRuntime:
         self.manifest = OnnxManifest.read(folder)
         self.description = read_description(folder)
         self.manifest.check(folder)  # first: a damaged file is a better reason than what a graph says of it
-        self._graphs = graphs
+        self._graphs, self._folder = graphs, folder
         self._encoder, self._decoder = graphs.result()
         self._lanes = ThreadPoolExecutor(max_workers=graphs.threads, thread_name_prefix="lane")
         check_shapes(self._encoder, self._decoder, self.manifest, folder)
@@ -95,7 +99,23 @@ class OnnxRuntime:
 
     def _outputs(self, session: Session, before: Any, after: Any) -> dict[str, Any]:
         values = session.run(None, {"before": before, "after": after})
-        return dict(zip(self.manifest.encoder_outputs, values, strict=True))
+        return dict(zip(self.manifest.outputs(ENCODER), values, strict=True))
+
+    def name_windows(self, windows: Sequence[Image.Image]) -> tuple[Floats, Floats]:
+        nouns, colours = self._namer.run(None, {"windows": self._windows.arrays(windows)})
+        return nouns, colours
+
+    @cached_property
+    def _windows(self) -> Preprocessor:
+        return replace(self.description.preprocessor, image_size=(WINDOW, WINDOW))
+
+    @cached_property
+    def _namer(self) -> Session:
+        if not self.manifest.names:
+            raise ModelError("this model's export has no names for single things", hint="use an everyday model")
+        session = self._graphs.namer()
+        check_names(NAMER, session, self.manifest, self._folder)
+        return session
 
     def generate(self, encoded: Encoded, options: DecodingOptions) -> list[list[Alternative]]:
         options = search.checked(options, context=self.manifest.longest)
@@ -122,7 +142,7 @@ class OnnxSteps:
         self._visual = visual
         self._shape = (pairs, rows)
         self._position = 0
-        inputs = manifest.step_inputs
+        inputs = manifest.inputs(DECODER_STEP)
         self._past_names = inputs[2 + 2 * len(manifest.visual) :]
         layers = [layer for layer in manifest.past for _ in range(2)]
         self._past = [np.empty((pairs, rows, each.heads, 0, each.head_width), np.float32) for each in layers]
@@ -156,16 +176,18 @@ def check_shapes(encoder: Session, decoder: Session, manifest: OnnxManifest, fol
         (DECODER_STEP, "scores"): ["pairs", "beams", manifest.vocabulary],
     }
     found: dict[tuple[str, str], list[Any]] = {}
-    for name, session, inputs, outputs in (
-        (ENCODER, encoder, ["before", "after"], manifest.encoder_outputs),
-        (DECODER_STEP, decoder, manifest.step_inputs, manifest.step_outputs),
-    ):
-        if [each.name for each in session.get_inputs()] != inputs:
-            raise ModelError(f"{folder / name} does not take the inputs that onnx.json names")
-        if [each.name for each in session.get_outputs()] != outputs:
-            raise ModelError(f"{folder / name} does not give the outputs that onnx.json names")
+    for name, session in ((ENCODER, encoder), (DECODER_STEP, decoder)):
+        check_names(name, session, manifest, folder)
         found |= {(name, each.name): each.shape for each in (*session.get_inputs(), *session.get_outputs())}
     for (name, value), shape in expected.items():
         sizes = [each for each in found[name, value] if isinstance(each, int)]
         if sizes != [each for each in shape if isinstance(each, int)]:
             raise ModelError(f"{folder / name}: {value} has shape {found[name, value]} instead of {shape}")
+
+
+def check_names(file: str, session: Session, manifest: OnnxManifest, folder: Path) -> None:
+    """Refuse a graph whose inputs or outputs are not those of the manifest."""
+    if [each.name for each in session.get_inputs()] != manifest.inputs(file):
+        raise ModelError(f"{folder / file} does not take the inputs that onnx.json names")
+    if [each.name for each in session.get_outputs()] != manifest.outputs(file):
+        raise ModelError(f"{folder / file} does not give the outputs that onnx.json names")

@@ -11,20 +11,20 @@ from typing import Any
 
 from spotchange.errors import ModelError
 from spotchange.models.export.cpu import exact_products
-from spotchange.models.export.layout import DECODER_STEP, ENCODER
+from spotchange.models.export.layout import DECODER_STEP, ENCODER, NAMER
 
 Session = Any  # onnxruntime has no types
 _AWAKE = "20"  # microseconds
 
 
 class OpenGraphs:
-    """Both graphs of an export, on their way; onnxruntime does not hold the GIL while it optimises them."""
+    """The graphs of an export, on their way; onnxruntime does not hold the GIL while it optimises them."""
 
     def __init__(self, folder: Path, *, threads: int | None) -> None:
         self.threads = threads or usable_cores()
-        self._path = folder / ENCODER
+        self._folder = folder
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="open-graphs")
-        self._encoder = self._pool.submit(open_session, self._path, self.threads)
+        self._encoder = self._pool.submit(open_session, folder / ENCODER, self.threads)
         # A word's products are so small that a second thread is woken for longer than it works.
         self._decoder = self._pool.submit(open_session, folder / DECODER_STEP, 1)
         self._lane = self._encoder if self.threads == 1 else None
@@ -38,8 +38,12 @@ class OpenGraphs:
         """The encoder for who has a pair for every thread; opened when it is first asked for."""
         with self._once:
             if self._lane is None:
-                self._lane = self._pool.submit(open_session, self._path, 1)
+                self._lane = self._pool.submit(open_session, self._folder / ENCODER, 1)
             return self._lane
+
+    def namer(self) -> Session:
+        """The graph that names single things; opened now."""
+        return open_session(self._folder / NAMER, self.threads)
 
 
 @cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from PIL import Image
 from spotchange.answering.interface import AnswererCard
 from spotchange.answering.runtimes.interface import Encoded, Floats, alternatives
 from spotchange.errors import InputError
+from spotchange.everyday.language.naming import WINDOW
 from spotchange.models.interface import DecodingOptions
 from spotchange.models.weights.folder import LoadedModel
 from spotchange.results import Alternative
@@ -23,6 +25,7 @@ class TorchRuntime:
     def __init__(self, loaded: LoadedModel) -> None:
         self.loaded = loaded
         self.model: Any = loaded.model  # whatever offers `CaptioningModel`
+        self._windows = replace(loaded.preprocessor, image_size=(WINDOW, WINDOW))
 
     @property
     def card(self) -> AnswererCard:
@@ -66,6 +69,12 @@ class TorchRuntime:
         arrays = (generated.ids, generated.log_probabilities.float(), generated.lengths)
         ids, log_probabilities, lengths = (each.cpu().numpy() for each in arrays)
         return alternatives(ids, log_probabilities, lengths, self.loaded.decode)
+
+    def name_windows(self, windows: Sequence[Image.Image]) -> tuple[Floats, Floats]:
+        ready = torch.from_numpy(self._windows.arrays(windows)).to(self._device)
+        with torch.inference_mode():
+            nouns, colours = self.model.name_windows(ready)
+        return nouns.float().cpu().numpy(), colours.float().cpu().numpy()
 
     def embed_pairs(self, before: Sequence[Image.Image], after: Sequence[Image.Image]) -> Floats:
         with torch.inference_mode():

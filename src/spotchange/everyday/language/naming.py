@@ -15,6 +15,7 @@ from spotchange.everyday.language.nouns import ROOT, NounTree
 from spotchange.everyday.language.wording import OTHER, THING
 
 Floats = npt.NDArray[np.floating]
+WINDOW = 128  # side of what a second look sees, in pixels
 _WARM = 0.4  # part of the highest heat that still belongs to the thing
 _ROOM = 1.12  # how much wider than the warm cells the window is
 _NARROWEST = 0.09

@@ -47,16 +47,20 @@ class NounTree:
     def depth(self, noun: int) -> int:
         return len(self.lineage(noun))
 
-    def hedge(self, probabilities: npt.NDArray[np.floating], level: float) -> tuple[str, float]:
+    def hedge(
+        self, probabilities: npt.NDArray[np.floating], level: float, *, closer: float | None = None
+    ) -> tuple[str, float]:
         """The most specific noun whose probability, kinds of it included, reaches `level`; else the root.
 
         Args:
             probabilities: (nouns,), or one more for things without a name, of what was seen being called just so.
             level: The least probability of a noun that is said.
+            closer: The same of nouns that are a kind of another; `level` without it.
         """
         of_kind = self.membership_cached() @ probabilities[: len(self.names)].astype(np.float32)
         best, certainty, deepest = ROOT, 1.0, (0, 0.0)
-        for noun in np.flatnonzero(of_kind >= level):
+        least = np.where(np.asarray(self.parents) < 0, level, level if closer is None else closer)
+        for noun in np.flatnonzero(of_kind >= least):
             rank = (self.depth(int(noun)), float(of_kind[noun]))
             if rank > deepest:
                 best, certainty, deepest = self.names[noun], float(of_kind[noun]), rank

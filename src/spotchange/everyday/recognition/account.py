@@ -12,12 +12,12 @@ from PIL import Image
 from spotchange.comparison import Finding
 from spotchange.everyday.kinds import OBJECT_KINDS
 from spotchange.everyday.language.colours import COLOURS, main_colour
-from spotchange.everyday.language.naming import Name
+from spotchange.everyday.language.naming import Name, hot_window
 from spotchange.everyday.language.nouns import ROOT
 from spotchange.everyday.recognition.detector import Detected, overlaps
 from spotchange.everyday.recognition.evidence import Chances
-from spotchange.everyday.recognition.recognisers import Recognisers
-from spotchange.everyday.recognition.signs import LOCAL, Place
+from spotchange.everyday.recognition.recognisers import Recognisers, Spot, Window
+from spotchange.everyday.recognition.signs import LOCAL, Floats, Place
 from spotchange.everyday.recognition.traces import Corners, Mask, Traces
 from spotchange.results import Box
 
@@ -25,7 +25,13 @@ _PERSON = 1  # COCO's number
 _MOST = 2  # changes that are told
 _NEXT = 0.35  # of the first one's size that a further one must have
 _SIDE = 0.55  # evidence that a thing is there on one side only
-_SURE = 0.5  # probability, among changes of things, from which on the trained model's kind is told
+_LIKELY = 0.5  # probability, among changes of things, from which on the trained model's kind is told
+_SURE = 0.95  # probability from which on it is told against what a detector's boxes say
+# Kinds that the model tells from a move in real photos too (what moved it often takes for replaced or turned); and
+# kinds at a place where a person was detected that are no posture of one: people come nearer, but not apart.
+_NO_MOVE = ("add", "drop", "color", "split", "resize")
+_NO_PERSON = ("add", "drop", "color")
+_AROUND = 1.3  # times as wide as a box is the window round it
 _SAME = 0.45  # likeness of what is seen before and after to be the same thing
 
 
@@ -52,12 +58,13 @@ class Account:
         findings: Sequence[Finding],
         recognisers: Recognisers,
         kinds: Mapping[str, float],
+        heat: Floats,
     ) -> None:
         self.images, self.recognisers = (before, after), recognisers
         self.size = before.size
         self.traces = Traces(np.asarray(before), np.asarray(after), mask)
         self.findings = [each for each in findings if each.kind in LOCAL]
-        self.kinds = kinds
+        self.kinds, self.heat = kinds, heat  # what the trained model says: which kind, and where (2, rows, columns)
 
     @cached_property
     def detected(self) -> list[Detected]:
@@ -68,8 +75,14 @@ class Account:
         """What to tell, most important first; empty where no place is known."""
         if not self.findings:
             return []
-        told = self._person() or self._detected_move()
+        told = None if self._sure_of(_NO_PERSON) else self._person()
+        if told is None and not self._sure_of(_NO_MOVE):
+            told = self._detected_move()
         return [told] if told else self._found()
+
+    def _sure_of(self, kinds: Sequence[str]) -> bool:
+        """Whether the trained model says one of these kinds by far."""
+        return any(self.kinds.get(kind, 0.0) >= _SURE for kind in kinds)
 
     def _person(self) -> SeenChange | None:
         """People change their whole shape: what changed within them is told of them, not of a coat or an arm."""
@@ -125,13 +138,28 @@ class Account:
         )
 
     def _look(self, places: Sequence[tuple[int, Corners]]) -> Chances:
-        return self.recognisers.look([(self.images[side], self.detected[side], box) for side, box in places])
+        return self.recognisers.look(
+            [Spot(self.images[side], self.detected[side], box, self._second(side, box)) for side, box in places]
+        )
+
+    def _second(self, side: int, box: Corners) -> Window:
+        """Where the trained model points, which frames a thing as in training; if that is elsewhere, the box."""
+        x, y, width, height = self.warm[side]
+        if box[0] <= x <= box[2] and box[1] <= y <= box[3]:
+            return x, y, width, height
+        middle, sides = (box[:2] + box[2:]) / 2, (box[2:] - box[:2]) * np.array(self.size)
+        across, down = _AROUND * float(sides.max()) / np.array(self.size)
+        return float(middle[0]), float(middle[1]), float(across), float(down)
+
+    @cached_property
+    def warm(self) -> list[Window]:
+        """The trained model's hottest place in each image."""
+        return [hot_window(each) for each in self.heat]
 
     def _named(self, looks: Chances, colour: str | None = None) -> Name:
         """All looks at one thing as one name: they are witnesses of the same."""
         together = np.exp(np.log(looks[:, :-1] + 1e-9).mean(axis=0))
-        evidence = self.recognisers.evidence
-        noun, certainty = evidence.tree.hedge(together / together.sum(), evidence.level)
+        noun, certainty = self.recognisers.evidence.noun(together / together.sum())
         return Name(noun=noun, certainty=certainty, colour=colour if noun == ROOT else None)
 
     def places(self) -> list[Place]:
@@ -154,8 +182,8 @@ class Account:
         told = [change for change, _ in self._moves_joined([self._judged(each) for each in places])][:_MOST]
         things = {kind: self.kinds.get(kind, 0.0) for kind in OBJECT_KINDS}
         kind = max(things, key=lambda each: things[each])
-        sure = things[kind] >= _SURE * sum(things.values())
-        return [self._learnt(kind, places)] if sure and kind != told[0].kind else told
+        likely = things[kind] >= _LIKELY * sum(things.values())
+        return [self._learnt(kind, places)] if likely and kind != told[0].kind else told
 
     def _learnt(self, kind: str, places: Sequence[Place]) -> SeenChange:
         """A change of this kind at the largest place."""

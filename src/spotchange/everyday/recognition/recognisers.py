@@ -1,29 +1,29 @@
-"""The recognisers that ship, each loaded when it is first asked: the classifier, where it looks, and all together."""
+"""What names things: a detector and the trained model's second look, each loaded when it is first asked"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
 from spotchange.errors import ModelError
+from spotchange.everyday.language.naming import WINDOW
 from spotchange.everyday.recognition.detector import Detected, Detector, overlaps
-from spotchange.everyday.recognition.evidence import Chances, Evidence
+from spotchange.everyday.recognition.evidence import COCO, Chances, Evidence
 
 FOLDER = "everyday-recognisers"
-DETECTOR, CLASSIFIER = "detector.onnx", "classifier.onnx"
-SIDE = 224  # pixels of the square the classifier looks at
-_SMALLEST = 24  # pixels of a window's side
+DETECTOR = "detector.onnx"
 
 Floats = npt.NDArray[np.float32]
 Box = npt.NDArray[np.floating]  # left, top, right, bottom, as parts of the image
+Window = tuple[float, float, float, float]  # middle, width and height, as parts of the image
+Namer = Callable[[Sequence[Image.Image]], Floats]  # of windows of our own trained model: scores (windows, nouns + 1)
 
 
 def recognisers_folder() -> Path:
@@ -34,30 +34,20 @@ def recognisers_folder() -> Path:
     return folder
 
 
-@dataclass(frozen=True, eq=False)
-class Seen:
-    """Scores of windows."""
+class Spot(NamedTuple):
+    """A place of an image that is looked at."""
 
-    classes: Floats  # (windows, 1000): ImageNet's
-    nouns: Floats  # (windows, known nouns + 1): of the head's own nouns; the last is "nothing"
-
-
-class Classifier:
-    """EfficientNet-lite0, trained on ImageNet, with a second head for our own nouns. Safe to call from threads."""
-
-    def __init__(self, session: Any) -> None:
-        self._session = session
-
-    def __call__(self, windows: Sequence[Image.Image]) -> Seen:
-        """Scores of images of single things."""
-        batch = np.stack([prepared(each) for each in windows])
-        return Seen(*self._session.run(["classes", "nouns"], {"pictures": batch}))
+    image: Image.Image
+    detected: Detected  # in that image
+    box: Box
+    second: Window  # where the second look goes
 
 
 class Recognisers:
-    """Detector, classifier and what their scores mean. Safe to call from several threads."""
+    """A detector, the trained model's second look and what their scores mean. Safe to call from several threads."""
 
-    def __init__(self, folder: Path | None = None, *, threads: int | None = None) -> None:
+    def __init__(self, namer: Namer, *, folder: Path | None = None, threads: int | None = None) -> None:
+        self._namer = namer
         self._folder = folder or recognisers_folder()
         self._threads = threads
 
@@ -67,13 +57,9 @@ class Recognisers:
 
     @cached_property
     def detect(self) -> Detector:
-        return Detector(self._session(DETECTOR))
+        return Detector(self._session())
 
-    @cached_property
-    def _classify(self) -> Classifier:
-        return Classifier(self._session(CLASSIFIER))
-
-    def _session(self, name: str) -> Any:
+    def _session(self) -> Any:
         import onnxruntime
 
         options = onnxruntime.SessionOptions()
@@ -81,39 +67,36 @@ class Recognisers:
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # the comparison needs the cores too
         if self._threads is not None:
             options.intra_op_num_threads = self._threads
-        path = self._folder / name
+        path = self._folder / DETECTOR
         try:
             return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
         except Exception as error:  # onnxruntime has no common class for a file it cannot read
             raise ModelError(f"{path} cannot be loaded", hint=str(error).splitlines()[0]) from None
 
-    def look(self, places: Sequence[tuple[Image.Image, Detected, Box]]) -> Chances:
-        """(places, nouns + 1): what each place of an image shows, given what was detected in that image."""
-        seen = self._classify([window(image, box) for image, _, box in places])
-        near = np.stack([detected_near(found, box) for _, found, box in places])
-        return self.evidence.chances(seen.nouns, seen.classes, near)
+    def look(self, spots: Sequence[Spot]) -> Chances:
+        """(spots, nouns + 1): what each place of an image shows, given what was detected in that image."""
+        near = np.stack([detected_near(each.detected, each.box) for each in spots])
+        return self.evidence.chances(self._namer([cut_window(each.image, each.second) for each in spots]), near)
 
 
-def window(image: Image.Image, box: Box, *, room: float = 1.3) -> Image.Image:
-    """A square round a box (left, top, right, bottom as parts), wider by `room`, moved into the image."""
-    size = np.array(image.size, np.float64)
-    low, high = box[:2] * size, box[2:] * size
-    sides = np.minimum(max(float((high - low).max()) * room, _SMALLEST), size)
-    start = np.clip((low + high) / 2 - sides / 2, 0, size - sides)
-    left, top, right, bottom = (round(float(each)) for each in (*start, *(start + sides)))
-    return image.crop((left, top, max(right, left + 1), max(bottom, top + 1)))
+def cut_window(image: Image.Image, window: Window) -> Image.Image:
+    """The window of an image, at the second look's size; beyond the edge the image goes on as in a mirror."""
+    x, y, width, height = window
+    size = np.array(image.size * 2)
+    box = np.array([x - width / 2, y - height / 2, x + width / 2, y + height / 2]) * size
+    reach = np.concatenate([np.floor(box[:2]), np.ceil(box[2:])]).astype(int)
+    seen = np.clip(reach, 0, size)
+    if (reach != seen).any():
+        left, top, right, bottom = np.abs(reach - seen).tolist()
+        part = np.pad(np.asarray(image.crop(seen.tolist())), ((top, bottom), (left, right), (0, 0)), mode="symmetric")
+        image, box = Image.fromarray(part), box - np.tile(reach[:2], 2)
+    return image.resize((WINDOW, WINDOW), Image.Resampling.BICUBIC, box=tuple(box.tolist()), reducing_gap=3.0)
 
 
 def detected_near(found: Detected, box: Box) -> Floats:
     """(91,): for every kind the best score of a box that covers about the same place, weighed by how well it does."""
-    best = np.zeros(91, np.float32)
+    best = np.zeros(COCO, np.float32)
     if len(found.scores):
         fit = np.clip((overlaps(np.asarray(box, np.float32), found.boxes) - 0.25) / 0.35, 0, 1)
         np.maximum.at(best, found.classes, found.scores * fit)
     return best
-
-
-def prepared(window: Image.Image) -> Floats:
-    """(3, side, side) in the range the weights know."""
-    small = window.resize((SIDE, SIDE), Image.Resampling.BICUBIC, reducing_gap=3.0)
-    return np.asarray((np.asarray(small, np.float32).transpose(2, 0, 1) - 127) / 128, np.float32)

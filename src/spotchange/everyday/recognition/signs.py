@@ -20,7 +20,7 @@ Floats = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, eq=False)
 class Place:
-    """A changed place and what the classifier sees there, before and after."""
+    """A changed place and what is seen there, before and after."""
 
     kind: str  # the comparison's finding
     pixels: int

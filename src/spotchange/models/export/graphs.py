@@ -1,4 +1,4 @@
-"""What is exported of a model: one graph that looks at a pair, one that writes a word.
+"""What is exported of a model: a graph that looks at a pair, one that writes a word, and one that names single things.
 
 Both runtimes share the parts of the model; only the caches differ. The torch path allocates them once and writes
 in place; a graph gets the past as inputs and gives back a past that is one word longer.
@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from spotchange.errors import ModelError
 from spotchange.models.build import build_model
 from spotchange.models.clip4idc import Clip4idc
+from spotchange.models.export.layout import DECODER_STEP, ENCODER, NAMER
 from spotchange.models.idc_pcl import IdcPcl
 from spotchange.models.interface import VisualState
 from spotchange.models.weights.description import read_settings
@@ -132,6 +133,18 @@ class _ImagesThenWords:
         return torch.cat([torch.ones(2, before, dtype=torch.bool, device=self.keys.device), own], dim=1)
 
 
+class WindowGraph(nn.Module):
+    """Windows round single things (windows, 3, side, side), preprocessed, to scores of nouns and of colours."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, windows: Tensor) -> tuple[Tensor, Tensor]:
+        nouns, colours = self.model.name_windows(windows)
+        return nouns, colours
+
+
 def _by_layer(flat: list[Tensor]) -> Layers:
     """Keys and values by turns, in pairs."""
     return list(zip(flat[::2], flat[1::2], strict=True))
@@ -143,8 +156,8 @@ GRAPHS: dict[type[nn.Module], tuple[Callable[[Any], PairGraph], Callable[[Any], 
 }
 
 
-def graphs_of(model: nn.Module) -> tuple[PairGraph, StepGraph]:
-    """The two graphs of a model, or one line that says why there are none."""
+def graphs_of(model: nn.Module) -> dict[str, nn.Module]:
+    """The graphs of a model by their files, or one line that says why there are none."""
     if type(model) not in GRAPHS:
         raise ModelError(
             f"{type(model).__name__} has no ONNX export", hint="it captions with torch: leave --to onnx out"
@@ -152,7 +165,10 @@ def graphs_of(model: nn.Module) -> tuple[PairGraph, StepGraph]:
     if getattr(model, "captioner", None) is None:
         raise ModelError("this model has no captioner: there is nothing to export", hint="train the caption stage")
     pair, step = GRAPHS[type(model)]
-    return pair(model).eval(), step(model).eval()
+    graphs: dict[str, nn.Module] = {ENCODER: pair(model).eval(), DECODER_STEP: step(model).eval()}
+    if getattr(model, "noun_head", None) is not None:
+        graphs[NAMER] = WindowGraph(model).eval()
+    return graphs
 
 
 def check_has_graphs(folder: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 MANIFEST = "onnx.json"
 ENCODER = "encoder.onnx"
 DECODER_STEP = "decoder_step.onnx"
+NAMER = "namer.onnx"
 
 
 def layer_names(kind: str, layers: int) -> list[str]:

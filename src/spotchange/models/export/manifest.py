@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from spotchange.config.base import Settings
 from spotchange.errors import ModelError
 from spotchange.files import write_text
-from spotchange.models.export.layout import DECODER_STEP, ENCODER, MANIFEST, layer_names
+from spotchange.models.export.layout import DECODER_STEP, ENCODER, MANIFEST, NAMER, layer_names
 from spotchange.models.weights.description import check_sum, needed, read_json
 
 
@@ -44,6 +44,8 @@ class OnnxManifest(Settings):
     visual_tokens: int
     past: list[Layer]
     """Layers that keep the words so far, in the order of the inputs."""
+    names: bool = False
+    """Whether there is a third graph, which names what a window shows."""
     largest_difference: dict[str, float]
     """From torch in fp32, on the inputs of the check, by output."""
     sha256: dict[str, str]
@@ -64,24 +66,26 @@ class OnnxManifest(Settings):
 
     def check(self, folder: Path) -> None:
         """Refuse files that are missing or are not those that were exported."""
-        for name in (ENCODER, DECODER_STEP):
+        for name in (ENCODER, DECODER_STEP, *([NAMER] if self.names else [])):
             if name not in self.sha256:
                 raise ModelError(f"{folder / MANIFEST} has no checksum of {name}")
         for name, expected in self.sha256.items():
             check_sum(needed(folder, name), expected, source=MANIFEST)
 
-    @property
-    def encoder_outputs(self) -> list[str]:
-        """Names of the encoder's outputs, in order."""
+    def inputs(self, file: str) -> list[str]:
+        """Names of a graph's inputs, in order."""
+        visual, past = (layer_names(kind, len(getattr(self, kind))) for kind in ("visual", "past"))
+        return {
+            ENCODER: ["before", "after"],
+            DECODER_STEP: ["ids", "position", *visual, *past],
+            NAMER: ["windows"],
+        }[file]
+
+    def outputs(self, file: str) -> list[str]:
+        """Names of a graph's outputs, in order."""
         logits = ["change_logits"] if self.change_types else []
-        return ["heat", "features", *logits, *layer_names("visual", len(self.visual))]
-
-    @property
-    def step_inputs(self) -> list[str]:
-        """Names of the decoder step's inputs, in order."""
-        return ["ids", "position", *layer_names("visual", len(self.visual)), *layer_names("past", len(self.past))]
-
-    @property
-    def step_outputs(self) -> list[str]:
-        """Names of the decoder step's outputs, in order."""
-        return ["scores", *layer_names("present", len(self.past))]
+        return {
+            ENCODER: ["heat", "features", *logits, *layer_names("visual", len(self.visual))],
+            DECODER_STEP: ["scores", *layer_names("present", len(self.past))],
+            NAMER: ["nouns", "colours"],
+        }[file]

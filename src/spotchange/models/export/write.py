@@ -1,10 +1,11 @@
-"""`models export --to onnx`: two graphs beside the weights, checked against torch before they count."""
+"""`models export --to onnx`: graphs beside the weights, checked against torch before they count."""
 
 from __future__ import annotations
 
 import logging
 import os
 import warnings
+from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -15,10 +16,11 @@ import torch
 from torch import Tensor, nn
 
 from spotchange.errors import MissingExtraError, ModelError
+from spotchange.everyday.language.naming import WINDOW
 from spotchange.files import atomic_path
 from spotchange.models.export.cpu import exact_products
-from spotchange.models.export.graphs import PairGraph, StepGraph, graphs_of, longest_sentence, past_shapes
-from spotchange.models.export.layout import DECODER_STEP, ENCODER
+from spotchange.models.export.graphs import graphs_of, longest_sentence, past_shapes
+from spotchange.models.export.layout import DECODER_STEP, ENCODER, NAMER
 from spotchange.models.export.manifest import Layer, OnnxManifest
 from spotchange.models.weights.description import SCALE, sha256
 from spotchange.models.weights.folder import load_model
@@ -30,16 +32,14 @@ _LARGEST_EMBEDDED = 2**20  # bytes of constants a graph file may carry; weights 
 
 @dataclass(frozen=True)
 class Example:
-    """Inputs of both graphs and what torch makes of them."""
+    """Inputs of each graph, by its file, and what torch makes of them."""
 
-    images: tuple[Tensor, Tensor]
-    seen: tuple[Tensor, ...]
-    step: tuple[Tensor, Tensor, list[Tensor], list[Tensor]]
-    told: tuple[Tensor, ...]
+    given: dict[str, tuple[Any, ...]]
+    told: dict[str, tuple[Tensor, ...]]
 
 
 def export_onnx(folder: Path) -> OnnxManifest:
-    """Write both graphs and the manifest into a model folder; nothing is left of an export that fails.
+    """Write the graphs and the manifest into a model folder; nothing is left of an export that fails.
 
     Matrices that the folder keeps in 8 bits are multiplied so, everything else in fp32.
     """
@@ -50,34 +50,39 @@ def export_onnx(folder: Path) -> OnnxManifest:
         raise MissingExtraError("exporting to ONNX", extra="train") from None
     loaded = load_model(folder)
     model: Any = loaded.model
-    pair, step = graphs_of(model)
-    example = _example(model, pair, step, pairs=2, words=3)
+    modules = graphs_of(model)
+    example = _example(model, modules, pairs=2, words=3)
     manifest = _manifest(model, example, folder)
-    encoder = _encoder(pair, example, manifest)
-    decoder = _decoder_step(step, example, manifest)
+    graphs = {
+        file: _exported(
+            module, example.given[file], _free(example, file), manifest.inputs(file), manifest.outputs(file)
+        )
+        for file, module in modules.items()
+    }
     checksums: dict[str, str] = {}
-    with atomic_path(folder / ENCODER) as new_encoder, atomic_path(folder / DECODER_STEP) as new_decoder:
-        for name, graph, path in ((ENCODER, encoder, new_encoder), (DECODER_STEP, decoder, new_decoder)):
-            files = _with_stored_weights(graph, folder)
+    with ExitStack() as written:
+        paths = {file: written.enter_context(atomic_path(folder / file)) for file in graphs}
+        for file, graph in graphs.items():
+            stored = _with_stored_weights(graph, folder)
             # The exporter writes down the lines of source that made each node, with their paths.
             ir.passes.common.ClearMetadataAndDocStringPass()(graph)
-            ir.save(graph, path)
-            checksums[name] = sha256(path)
-            checksums |= {file: sha256(folder / file) for file in files}
-        differences = _compare(model, pair, step, new_encoder, new_decoder, manifest)
+            ir.save(graph, paths[file])
+            checksums[file] = sha256(paths[file])
+            checksums |= {each: sha256(folder / each) for each in stored}
+        differences = _compare(model, modules, paths, manifest)
         _refuse_unequal(differences, folder)
     manifest = manifest.model_copy(update={"sha256": checksums, "largest_difference": differences})
     manifest.write(folder)
     return manifest
 
 
-def _example(model: Any, pair: PairGraph, step: StepGraph, *, pairs: int, words: int) -> Example:
+def _example(model: Any, modules: dict[str, nn.Module], *, pairs: int, words: int) -> Example:
     """Random inputs; two beams, because a dimension of one would be taken for a constant."""
     generator = torch.Generator().manual_seed(0)
     beams = 3
     with torch.no_grad():
         images = tuple(torch.randn(pairs, 3, *model.image_size, generator=generator) for _ in range(2))
-        seen = pair(*images)
+        seen = modules[ENCODER](*images)
         visual = [each.contiguous() for each in seen[_visual_from(model, seen) :]]
         past = [
             torch.randn(pairs, beams, heads, words, width, generator=generator)
@@ -86,8 +91,12 @@ def _example(model: Any, pair: PairGraph, step: StepGraph, *, pairs: int, words:
         ]
         vocabulary = len(model.words.words.weight)
         ids = torch.randint(0, vocabulary, (pairs, beams), generator=generator)
-        inputs = (ids, torch.tensor([words]), visual, past)
-        return Example(images=images, seen=seen, step=inputs, told=step(*inputs))  # type: ignore[arg-type]
+        given = {ENCODER: images, DECODER_STEP: (ids, torch.tensor([words]), visual, past)}
+        told = {ENCODER: seen, DECODER_STEP: modules[DECODER_STEP](*given[DECODER_STEP])}
+        if NAMER in modules:
+            given[NAMER] = (torch.randn(pairs, 3, WINDOW, WINDOW, generator=generator),)
+            told[NAMER] = modules[NAMER](*given[NAMER])
+        return Example(given=given, told=told)
 
 
 def _visual_from(model: Any, seen: tuple[Tensor, ...]) -> int:
@@ -98,10 +107,11 @@ def _visual_from(model: Any, seen: tuple[Tensor, ...]) -> int:
 def _manifest(model: Any, example: Example, folder: Path) -> OnnxManifest:
     from spotchange.models.export.stored_weights import stored_tensors
 
-    heat, features = example.seen[:2]
+    seen = example.told[ENCODER]
+    heat, features = seen[:2]
     int8 = any(name.endswith(SCALE) for name in stored_tensors(folder))
-    first = _visual_from(model, example.seen)
-    visual = example.seen[first::2]
+    first = _visual_from(model, seen)
+    visual = seen[first::2]
     return OnnxManifest(
         precision="int8" if int8 else "float32",
         opset=OPSET,
@@ -109,30 +119,29 @@ def _manifest(model: Any, example: Example, folder: Path) -> OnnxManifest:
         image_size=model.image_size,
         heat=(heat.shape[2], heat.shape[3]),
         features=features.shape[1],
-        change_types=example.seen[2].shape[1] if first == 3 else 0,
-        vocabulary=example.told[0].shape[-1],
+        change_types=seen[2].shape[1] if first == 3 else 0,
+        vocabulary=example.told[DECODER_STEP][0].shape[-1],
         longest=longest_sentence(model),
         visual=[Layer(heads=each.shape[1], head_width=each.shape[3]) for each in visual],
         visual_tokens=visual[0].shape[2],
         past=[Layer(heads=heads, head_width=width) for heads, width in past_shapes(model)],
+        names=NAMER in example.told,
         largest_difference={},
         sha256={},
     )
 
 
-def _encoder(pair: PairGraph, example: Example, manifest: OnnxManifest) -> Any:
-    shapes = ({0: "pairs"}, {0: "pairs"})
-    return _exported(pair, example.images, shapes, ["before", "after"], manifest.encoder_outputs)
-
-
-def _decoder_step(step: StepGraph, example: Example, manifest: OnnxManifest) -> Any:
-    shapes = {
-        "ids": {0: "pairs", 1: "beams"},
-        "position": None,
-        "visual": [{0: "pairs"} for _ in example.step[2]],
-        "past": [{0: "pairs", 1: "beams", 3: "words"} for _ in example.step[3]],
-    }
-    return _exported(step, example.step, shapes, manifest.step_inputs, manifest.step_outputs)
+def _free(example: Example, file: str) -> Any:
+    """Which dimensions of a graph's inputs may have any length."""
+    if file == DECODER_STEP:
+        visual, past = example.given[file][2:]
+        return {
+            "ids": {0: "pairs", 1: "beams"},
+            "position": None,
+            "visual": [{0: "pairs"} for _ in visual],
+            "past": [{0: "pairs", 1: "beams", 3: "words"} for _ in past],
+        }
+    return tuple({0: "pairs" if file == ENCODER else "windows"} for _ in example.given[file])
 
 
 def _exported(module: nn.Module, inputs: Any, shapes: Any, input_names: list[str], output_names: list[str]) -> Any:
@@ -188,26 +197,18 @@ def _with_stored_weights(graph: Any, folder: Path) -> set[str]:
 
 
 def _compare(
-    model: Any, pair: PairGraph, step: StepGraph, encoder: Path, decoder: Path, manifest: OnnxManifest
+    model: Any, modules: dict[str, nn.Module], paths: dict[str, Path], manifest: OnnxManifest
 ) -> dict[str, float]:
     """Largest difference from torch by output, relative to the output's largest value; other shapes than exported."""
     differences: dict[str, float] = {}
-    sessions = [_session(encoder), _session(decoder)]
+    sessions = {file: _session(path) for file, path in paths.items()}
     for pairs, words in ((1, 0), (3, 5)):
-        example = _example(model, pair, step, pairs=pairs, words=words)
-        runs = (
-            (sessions[0], example.images, example.seen, ["before", "after"], manifest.encoder_outputs),
-            (
-                sessions[1],
-                (*example.step[:2], *example.step[2], *example.step[3]),
-                example.told,
-                manifest.step_inputs,
-                manifest.step_outputs,
-            ),
-        )
-        for session, inputs, expected, input_names, output_names in runs:
-            feeds = {name: value.numpy() for name, value in zip(input_names, inputs, strict=True)}
-            for name, ours, theirs in zip(output_names, session.run(None, feeds), expected, strict=True):
+        example = _example(model, modules, pairs=pairs, words=words)
+        for file, session in sessions.items():
+            values = [value for each in example.given[file] for value in (each if isinstance(each, list) else [each])]
+            feeds = {name: value.numpy() for name, value in zip(manifest.inputs(file), values, strict=True)}
+            outputs = zip(manifest.outputs(file), session.run(None, feeds), example.told[file], strict=True)
+            for name, ours, theirs in outputs:
                 differences[name] = max(differences.get(name, 0.0), _difference(ours, theirs.numpy()))
     return {name: float(f"{value:.2g}") for name, value in differences.items()}
 

@@ -23,7 +23,8 @@ SCALE = ".scale"  # ends the name of the tensor that scales a matrix of 8 bits
 MODEL_FILES = (
     "config.json", "preprocessor_config.json", "tokenizer.json", INDEX, "model*.safetensors",
     "recipe.yaml", "README.md", "calibration.json", "familiarity.safetensors", "reliability.svg",
-    "encoder.onnx", "decoder_step.onnx", "onnx.json", "training_heads.safetensors", "modeling_spotchange.py",
+    "encoder.onnx", "decoder_step.onnx", "namer.onnx", "onnx.json",
+    "training_heads.safetensors", "modeling_spotchange.py",
 )  # fmt: skip
 # How transformers finds the classes of a folder whose package nobody has imported (trust_remote_code=True).
 REMOTE_FILE = "modeling_spotchange.py"
