@@ -66,10 +66,10 @@ def _working(pixels: Field, size: tuple[int, int]) -> Field:
 
 def _tolerance(difference: Field, inside: Mask) -> float:
     """A few deviations of the noise both images show where nothing happens."""
-    values = difference[inside]
-    if not len(values):
+    values = np.ascontiguousarray(difference[inside].T)  # medians along rows, not down columns of three
+    if not values.size:
         return LEAST
-    deviation = 1.4826 * float(np.median(np.abs(values - np.median(values, axis=0))))
+    deviation = 1.4826 * float(np.median(np.abs(values - np.median(values, axis=1)[:, None])))
     return float(np.clip(NOISE * deviation, LEAST, MOST))
 
 
