@@ -25,7 +25,6 @@ class TorchRuntime:
     def __init__(self, loaded: LoadedModel) -> None:
         self.loaded = loaded
         self.model: Any = loaded.model  # whatever offers `CaptioningModel`
-        self._windows = replace(loaded.preprocessor, image_size=(WINDOW, WINDOW))
 
     @property
     def card(self) -> AnswererCard:
@@ -71,7 +70,8 @@ class TorchRuntime:
         return alternatives(ids, log_probabilities, lengths, self.loaded.decode)
 
     def name_windows(self, windows: Sequence[Image.Image]) -> tuple[Floats, Floats]:
-        ready = torch.from_numpy(self._windows.arrays(windows)).to(self._device)
+        preprocessor = replace(self.loaded.preprocessor, image_size=(WINDOW, WINDOW))
+        ready = torch.from_numpy(preprocessor.arrays(windows)).to(self._device)
         with torch.inference_mode():
             nouns, colours = self.model.name_windows(ready)
         return nouns.float().cpu().numpy(), colours.float().cpu().numpy()
