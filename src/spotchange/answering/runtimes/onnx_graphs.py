@@ -27,6 +27,8 @@ class OpenGraphs:
         self._encoder = self._pool.submit(open_session, folder / ENCODER, self.threads)
         # A word's products are so small that a second thread is woken for longer than it works.
         self._decoder = self._pool.submit(open_session, folder / DECODER_STEP, 1)
+        named = (folder / NAMER).is_file()
+        self._namer = self._pool.submit(open_session, folder / NAMER, self.threads) if named else None
         self._lane = self._encoder if self.threads == 1 else None
         self._once = Lock()
 
@@ -42,8 +44,9 @@ class OpenGraphs:
             return self._lane
 
     def namer(self) -> Session:
-        """The graph that names single things; opened now."""
-        return open_session(self._folder / NAMER, self.threads)
+        """The graph that names single things, when it is open."""
+        assert self._namer is not None, "the manifest names a file that is there"
+        return self._namer.result()
 
 
 @cache
