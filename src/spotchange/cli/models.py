@@ -99,6 +99,7 @@ def import_weights(
     ] = None,
     words: Annotated[Path | None, typer.Option(help="The dictionary of --system or IDC-PCL.")] = None,
     resnet: Annotated[str | None, typer.Option(help="The ResNet of --system or IDC-PCL: a folder or name.")] = None,
+    heads: Annotated[int | None, typer.Option(min=1, help="Attention heads of IDC-PCL; 8, as published.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the model that --out holds.")] = False,
     device: Annotated[str | None, typer.Option(help="Try the new folder once on auto, cpu, cuda or cuda:N.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON.")] = False,
@@ -122,7 +123,14 @@ def import_weights(
         imported = import_baseline(Path(source), system=system, words=words, resnet=resnet, image_size=whole)
     else:
         imported = import_model(
-            source, activation=activation, n_inter=n_inter, image_size=size, resize=resize, words=words, resnet=resnet
+            source,
+            activation=activation,
+            n_inter=n_inter,
+            image_size=size,
+            resize=resize,
+            words=words,
+            resnet=resnet,
+            heads=heads,
         )
     save_imported(imported, out)
     captions = system is not None or imported.settings.captioner is not None

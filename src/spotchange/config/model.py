@@ -153,6 +153,8 @@ class PclSettings(Settings):
 
     blocks: Literal["pre-norm", "post-norm"] = "pre-norm"
     """pre-norm: the published blocks; post-norm: BERT's, with its random start."""
+    inner: int | None = Field(default=None, ge=1, le=WIDEST)
+    """Width inside the feed-forward parts; null: four times `captioner.width`, as published."""
     standardise: bool = False
     """Give every channel of the grid features mean 0 and deviation 1 over the batch."""
     see_padding: bool = True
