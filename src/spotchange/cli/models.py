@@ -97,6 +97,9 @@ def import_weights(
     system: Annotated[
         str | None, typer.Option(help="FILE is a published checkpoint of this system: duda, scorer-cbr, ...")
     ] = None,
+    sizes: Annotated[
+        list[str] | None, typer.Option("--size", metavar="NAME=N", help="Of --system, where not as published.")
+    ] = None,
     words: Annotated[Path | None, typer.Option(help="The dictionary of --system or IDC-PCL.")] = None,
     resnet: Annotated[str | None, typer.Option(help="The ResNet of --system or IDC-PCL: a folder or name.")] = None,
     heads: Annotated[int | None, typer.Option(min=1, help="Attention heads of IDC-PCL; 8, as published.")] = None,
@@ -120,8 +123,12 @@ def import_weights(
         if words is None or resnet is None:
             raise InputError("--system needs --words FILE and --resnet FOLDER too")
         whole = size or (224, 224)
-        imported = import_baseline(Path(source), system=system, words=words, resnet=resnet, image_size=whole)
+        imported = import_baseline(
+            Path(source), system=system, words=words, resnet=resnet, image_size=whole, sizes=_parse_sizes(sizes or [])
+        )
     else:
+        if sizes:
+            raise InputError("--size belongs to --system")
         imported = import_model(
             source,
             activation=activation,
@@ -141,6 +148,16 @@ def import_weights(
         can = "captions from grid features; give --resnet for pictures"
     notes().print(f"imported: {can}", markup=False)
     _print_written(out, as_json, captions=captions)
+
+
+def _parse_sizes(given: list[str]) -> dict[str, int]:
+    sizes = {}
+    for each in given:
+        name, _, number = each.partition("=")
+        if not number.isdecimal():
+            raise InputError(f"--size wants NAME=N, not '{each}'")
+        sizes[name] = int(number)
+    return sizes
 
 
 def _try(folder: Path, device: str) -> None:
