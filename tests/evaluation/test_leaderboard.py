@@ -25,7 +25,15 @@ TRUTH = [
 
 
 def make_run(
-    folder: Path, system: str, *, right: int, seed: int = 1, rate: float = 1e-3, cider: float = 1.0, shift: int = 0
+    folder: Path,
+    system: str,
+    *,
+    right: int,
+    seed: int = 1,
+    rate: float = 1e-3,
+    cider: float = 1.0,
+    shift: int = 0,
+    steps: int = 10,
 ) -> None:
     """A run whose first `right` captions are the references, all others wrong."""
     (folder / "best").mkdir(parents=True)
@@ -53,8 +61,8 @@ def make_run(
     log = [
         {"kind": "start", "parameters": 1000},
         {"kind": "step", "step": 1, "pairs_per_second": 50.0},
-        {"kind": "validation", "step": 10, "CIDEr-D": cider},
-        {"kind": "end", "step": 10, "minutes": 0.5},
+        {"kind": "validation", "step": steps, "CIDEr-D": cider},
+        {"kind": "end", "step": steps, "minutes": 0.5},
     ]
     (folder / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in log))
 
@@ -64,7 +72,7 @@ def folder(tmp_path: Path) -> Path:
     make_run(tmp_path / "board/cells/duda/seed-1/train", "duda", right=3)
     make_run(tmp_path / "board/cells/duda/seed-2/train", "duda", right=5, seed=2)
     make_run(tmp_path / "board/cells/scorer/seed-1/train", "scorer", right=6)
-    make_run(tmp_path / "board/cells/nct/seed-1/train", "nct", right=5)
+    make_run(tmp_path / "board/cells/mccformers-s/seed-1/train", "mccformers-s", right=5)
     make_run(tmp_path / "board/cells/vam/seed-1/train", "vam", right=2)
     return tmp_path / "board"
 
@@ -91,7 +99,7 @@ def test_the_best_stands_first_and_seeds_are_averaged(folder: Path) -> None:
 
 def test_only_systems_of_known_code_are_ranked(folder: Path) -> None:
     board = read_leaderboard([folder], meteor=False)
-    assert set(board.ranked) == {"DUDA", "SCORER", "NCT"}
+    assert set(board.ranked) == {"DUDA", "SCORER", "MCCFormers-S"}
     assert board.rank_correlation == pytest.approx(1.0)
     assert rank_correlation([1, 2, 3], [3, 2, 1]) == pytest.approx(-1.0)
     assert rank_correlation([1, 2], [1, 2]) is None
@@ -99,14 +107,30 @@ def test_only_systems_of_known_code_are_ranked(folder: Path) -> None:
 
 
 def test_the_rate_that_validated_better_on_the_first_seed_counts(folder: Path, tmp_path: Path) -> None:
-    make_run(tmp_path / "rates/cells/nct/seed-1/train", "nct", right=1, rate=4e-4, cider=1.5)
+    make_run(tmp_path / "rates/cells/mccformers-s/seed-1/train", "mccformers-s", right=1, rate=4e-4, cider=1.5)
     make_run(tmp_path / "rates/cells/duda/seed-3/train", "duda", right=6, seed=3, rate=4e-4, cider=1.5)
     board = read_leaderboard([folder, tmp_path / "rates"], meteor=False)
-    nct = next(entry for entry in board.entries if entry.title == "NCT")
-    assert nct.run.rate == 4e-4
-    assert nct.mean("facts") == pytest.approx(1 / 6)
+    other = next(entry for entry in board.entries if entry.title == "MCCFormers-S")
+    assert other.run.rate == 4e-4
+    assert other.mean("facts") == pytest.approx(1 / 6)
     duda = next(entry for entry in board.entries if entry.title == "DUDA")
     assert duda.run.rate == 1e-3  # the other rate was not tried on the seed that chooses
+
+
+def test_only_runs_of_one_length_are_compared(folder: Path) -> None:
+    make_run(folder / "cells/duda/seed-3/train", "duda", right=0, seed=3, steps=4)
+    make_run(folder / "cells/dirl/seed-1/train", "dirl", right=6, steps=4)
+    make_run(folder / "cells/scorer/seed-2/train", "scorer", right=5, seed=2)
+    board = read_leaderboard([folder], meteor=False)
+    rows = {entry.title: entry for entry in board.entries}
+    assert len(rows["DUDA"].runs) == 2  # the short seed would have pulled the mean down
+    assert board.entries[-1].title == "DIRL"
+    assert rows["DIRL"].against_best is None
+    assert "DIRL" not in board.ranked
+    assert board.entries[0].title == "SCORER"
+    assert "seeds a system: 1 or 2" in board.notes[0]
+    assert any("trained for less" in note and "DIRL (1,024 pairs)" in note for note in board.notes)
+    assert "left out, too short: DUDA, seed 3 (1,024 pairs)" in board.notes
 
 
 def test_other_pairs_and_empty_folders_are_refused(folder: Path, tmp_path: Path) -> None:

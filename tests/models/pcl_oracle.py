@@ -46,7 +46,8 @@ def checkpoint(name: str, scale: float) -> dict[str, Tensor]:
 def imported(name: str, scale: float, folder: Path) -> IdcPcl:
     path = folder / f"{name}.pt"
     torch.save(checkpoint(name, scale), path)
-    model = import_model(path).model
+    heads = MODELS["pretrain_clevr"]["config"].get("heads")  # all of a file have as many
+    model = import_model(path, heads=heads).model
     assert isinstance(model, IdcPcl)
     return model
 

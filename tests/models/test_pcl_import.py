@@ -24,11 +24,14 @@ from spotchange.models.weights.published.pcl_layout import published_shapes, set
 WORDS = ["<PAD>", "<BOS>", "<EOS>", "<UNK>", "<CLS>", "<MASK>", "the", "cube", "moved", "nothing", "changed"]
 
 
-def checkpoint(*, judge: bool = True, width: int = 64, channels: int = 32) -> dict[str, Tensor]:
+def checkpoint(
+    *, judge: bool = True, width: int = 64, channels: int = 32, inner: int | None = None
+) -> dict[str, Tensor]:
     """A small checkpoint in the published layout."""
     settings: dict[str, Any] = {
         "captioner": {"width": width, "decoder_layers": 2},
         "difference": {"single_layers": 1, "pair_layers": 1},
+        "pcl": {"inner": inner},
         "heads": {"change": judge, "pretraining": not judge, "classes": None},
         "vocabulary": {"size": len(WORDS)},
         "vision": {"resnet_channels": [8, 8, 8, channels]},
@@ -65,6 +68,18 @@ def test_through_the_command_line_with_words(file: Path, tmp_path: Path) -> None
         assert loaded.model.generate(state, DecodingOptions(max_words=4)).ids.shape == (1, 1, 4)
         with pytest.raises(ModelError, match="reads grid features, not images"):
             loaded.model.encode(torch.zeros(1, 3, 224, 224), torch.zeros(1, 3, 224, 224))
+
+
+def test_sizes_are_read_from_the_weights_and_heads_are_told(tmp_path: Path) -> None:
+    torch.save(checkpoint(width=60, channels=24, inner=36), tmp_path / "odd.pt")
+    with pytest.raises(ModelError, match="width of 60 does not divide into 8 heads"):
+        import_model(tmp_path / "odd.pt")
+    run(str(tmp_path / "odd.pt"), "--out", str(tmp_path / "model"), "--heads", "5")
+    loaded = load_model(tmp_path / "model")
+    assert loaded.settings.captioner.heads == 5
+    assert loaded.model.captioner.blocks[0].feed_forward.inner.weight.shape == (36, 60)
+    state = loaded.model.encode(*torch.rand(2, 1, 49, 24))
+    assert loaded.model.caption_logits(state, torch.tensor([[1, 6, 7]])).isfinite().all()
 
 
 def test_with_its_network_it_reads_images(tmp_path: Path) -> None:

@@ -97,8 +97,12 @@ def import_weights(
     system: Annotated[
         str | None, typer.Option(help="FILE is a published checkpoint of this system: duda, scorer-cbr, ...")
     ] = None,
+    sizes: Annotated[
+        list[str] | None, typer.Option("--size", metavar="NAME=N", help="Of --system, where not as published.")
+    ] = None,
     words: Annotated[Path | None, typer.Option(help="The dictionary of --system or IDC-PCL.")] = None,
     resnet: Annotated[str | None, typer.Option(help="The ResNet of --system or IDC-PCL: a folder or name.")] = None,
+    heads: Annotated[int | None, typer.Option(min=1, help="Attention heads of IDC-PCL; 8, as published.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the model that --out holds.")] = False,
     device: Annotated[str | None, typer.Option(help="Try the new folder once on auto, cpu, cuda or cuda:N.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON.")] = False,
@@ -119,10 +123,21 @@ def import_weights(
         if words is None or resnet is None:
             raise InputError("--system needs --words FILE and --resnet FOLDER too")
         whole = size or (224, 224)
-        imported = import_baseline(Path(source), system=system, words=words, resnet=resnet, image_size=whole)
+        imported = import_baseline(
+            Path(source), system=system, words=words, resnet=resnet, image_size=whole, sizes=_parse_sizes(sizes or [])
+        )
     else:
+        if sizes:
+            raise InputError("--size belongs to --system")
         imported = import_model(
-            source, activation=activation, n_inter=n_inter, image_size=size, resize=resize, words=words, resnet=resnet
+            source,
+            activation=activation,
+            n_inter=n_inter,
+            image_size=size,
+            resize=resize,
+            words=words,
+            resnet=resnet,
+            heads=heads,
         )
     save_imported(imported, out)
     captions = system is not None or imported.settings.captioner is not None
@@ -133,6 +148,16 @@ def import_weights(
         can = "captions from grid features; give --resnet for pictures"
     notes().print(f"imported: {can}", markup=False)
     _print_written(out, as_json, captions=captions)
+
+
+def _parse_sizes(given: list[str]) -> dict[str, int]:
+    sizes = {}
+    for each in given:
+        name, _, number = each.partition("=")
+        if not number.isdecimal():
+            raise InputError(f"--size wants NAME=N, not '{each}'")
+        sizes[name] = int(number)
+    return sizes
 
 
 def _try(folder: Path, device: str) -> None:

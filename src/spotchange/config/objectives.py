@@ -42,6 +42,9 @@ class AdaptSettings(Settings):
     """How often the scene's distractor image replaces "before"."""
     equal_captions: Literal["apart", "negatives"] = "apart"
     """apart: pairs with the same sentence are not each other's negatives; negatives: they are, as published."""
+    gradient_share: float = Field(default=1.0, gt=0, le=1)
+    """How much of the loss's gradient reaches both encoders. 0.5: as published, where each of two GPUs gathers all
+    embeddings, keeps the gradient of its own rows only, and both are averaged."""
     dense: DenseTruthSettings | None = None
     """Keep the dense truth as extra losses with these weights."""
 

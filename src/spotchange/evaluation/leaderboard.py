@@ -1,7 +1,9 @@
 """One table of many trained systems: runs that kept their captions of the same held-out pairs, read and compared.
 
 A run's folder holds `captions.jsonl` (with `validation.keep_captions`), `log.jsonl` and `best/`. Seeds of a system are
-averaged; where it was trained with several learning rates, the one that validated best counts.
+averaged; where it was trained with several learning rates, the one that validated best counts. Only runs of one length
+are compared: a system's shorter runs are left out beside a full one, and a system with none but short ones stands last,
+untested.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ SPEEDS = "speeds.json"
 METRICS = ("BLEU-4", "METEOR", "ROUGE-L", "CIDEr-D")
 FACTS, NONE = "facts", "none"
 JUDGED_BY = "CIDEr-D"
-FULL = 0.9  # of the pairs that the longest run had: shorter ones are left out of the rank correlation
+FULL = 0.9  # of the pairs that the longest run had: what is shorter is not compared
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,10 +56,12 @@ class Entry:
     title: str
     faithful: bool
     runs: list[Scored]
+    full: bool
+    """Whether its runs are as long as the longest."""
     published: PublishedRow | None
     intervals: dict[str, tuple[float, float]]
     against_best: dict[str, PairedComparison] | None
-    """Minus the best system's, on the first seed that both have; None for the best itself."""
+    """Minus the best system's, on the first seed that both have; None for the best itself and for short runs."""
     speeds: dict[str, float]
     """Pairs a second in training and captioning, measured alone."""
 
@@ -116,29 +120,30 @@ def read_leaderboard(folders: Sequence[Path], *, published: str = "clevr-change"
     scorer = Scorer(references, meteor=meteor)
     rows = {row.system: row for row in published_rows(published)}
     speeds = _speeds(folders)
-    scored = {title: [score_run(run, scorer) for run in chosen] for title, chosen in _by_system(runs).items()}
-    best = max(scored.values(), key=lambda own: statistics.fmean(each.scores[JUDGED_BY] for each in own))
+    most = max((run.pairs or 0 for run in runs), default=0)
+    chosen, left_out = _of_one_length(_by_system(runs), most)
+    scored = {title: [score_run(run, scorer) for run in own] for title, own in chosen.items()}
+    best = max(
+        (own for own in scored.values() if _is_full(own[0].run, most)),
+        key=lambda own: statistics.fmean(each.scores[JUDGED_BY] for each in own),
+    )
     entries = [
         Entry(
             title=title,
             faithful=own[0].run.faithful,
             runs=own,
+            full=_is_full(own[0].run, most),
             published=rows.get(own[0].run.published or ""),
             intervals=bootstrap_intervals(own[0].summables),
-            against_best=None if own is best else _against(best, own),
+            against_best=None if own is best or not _is_full(own[0].run, most) else _against(best, own),
             speeds=speeds.get(own[0].run.system, {}),
         )
         for title, own in scored.items()
     ]
-    entries.sort(key=lambda entry: -(entry.mean(JUDGED_BY) or 0.0))
+    entries.sort(key=lambda entry: (not entry.full, -(entry.mean(JUDGED_BY) or 0.0)))
     constant = best_constant(references, source="the held-out references")
-    most = max((run.pairs or 0 for run in runs), default=0)
     # A run that was cut short says nothing about the order.
-    fair = [
-        entry
-        for entry in entries
-        if entry.faithful and entry.published is not None and (entry.run.pairs or 0) >= FULL * most
-    ]
+    fair = [entry for entry in entries if entry.faithful and entry.published is not None and entry.full]
     return Leaderboard(
         name=", ".join(folder.name for folder in folders),
         pairs=len(references),
@@ -154,7 +159,7 @@ def read_leaderboard(folders: Sequence[Path], *, published: str = "clevr-change"
         only_published=[
             row for row in rows.values() if not row.ablation and row not in [entry.published for entry in entries]
         ],
-        notes=list(scorer.notes) + _notes(entries),
+        notes=[*scorer.notes, *_notes(entries), *(f"left out, too short: {name}" for name in left_out)],
     )
 
 
@@ -193,6 +198,20 @@ def _by_system(runs: Iterable[TrainedRun]) -> dict[str, list[TrainedRun]]:
     return chosen
 
 
+def _is_full(run: TrainedRun, most: int) -> bool:
+    return run.pairs is None or run.pairs >= FULL * most
+
+
+def _of_one_length(by_system: dict[str, list[TrainedRun]], most: int) -> tuple[dict[str, list[TrainedRun]], list[str]]:
+    """Without the short runs of systems that have a full one, and what these were."""
+    chosen, left_out = {}, []
+    for title, runs in by_system.items():
+        full = [run for run in runs if _is_full(run, most)]
+        chosen[title] = full or runs
+        left_out += [f"{title}, seed {run.seed} ({run.pairs:,} pairs)" for run in runs if full and run not in full]
+    return chosen, left_out
+
+
 def _against(best: list[Scored], other: list[Scored]) -> dict[str, PairedComparison]:
     seeds = {each.run.seed: each for each in best}
     own = next((each for each in other if each.run.seed in seeds), other[0])
@@ -215,10 +234,13 @@ def _speeds(folders: Sequence[Path]) -> Mapping[str, dict[str, float]]:
 def _notes(entries: list[Entry]) -> list[str]:
     notes = []
     seeds = sorted({len(entry.runs) for entry in entries})
-    notes.append(f"seeds a system: {' or '.join(map(str, seeds))}; intervals and tests are of the first one")
-    pairs = [entry.run.pairs for entry in entries if entry.run.pairs]
-    if pairs and min(pairs) < FULL * max(pairs):
-        notes.append(f"runs differ in length ({min(pairs):,} to {max(pairs):,} pairs): compare those of one length")
+    notes.append(
+        f"seeds a system: {' or '.join(map(str, seeds))}; ± is the deviation over a row's own seeds, "
+        "intervals and tests are over the pairs, of the first seed"
+    )
+    short = [f"{entry.title} ({entry.run.pairs:,} pairs)" for entry in entries if not entry.full]
+    if short:
+        notes.append(f"trained for less, so last in the tables and not compared: {', '.join(short)}")
     if any(not entry.speeds for entry in entries):
         notes.append("speeds in brackets were measured while other runs shared the device")
     return notes

@@ -37,6 +37,7 @@ def build_idc_pcl(settings: ModelSettings) -> IdcPcl:
         "blocks": settings.pcl.blocks,
         "width": width,
         "heads": captioner.heads,
+        "inner": settings.pcl.inner or 4 * width,
         "dropout": captioner.dropout,
     }
     model = IdcPcl(

@@ -8,6 +8,8 @@ as decoding does one by one.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -19,8 +21,8 @@ from spotchange.models.pcl_tokens import PclTokens
 class CrossModalTransformer(Stack):
     """`F_cross` and the output layer over words, which shares nothing with the words that go in."""
 
-    def __init__(self, *, blocks: str, width: int, heads: int, layers: int, dropout: float, vocabulary: int) -> None:
-        super().__init__(blocks=blocks, width=width, heads=heads, layers=layers, dropout=dropout)
+    def __init__(self, *, width: int, vocabulary: int, **stack: Any) -> None:
+        super().__init__(width=width, **stack)
         self.predict = Linear(width, vocabulary)
 
 

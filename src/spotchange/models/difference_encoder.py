@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -38,12 +40,10 @@ class DifferenceEncoder(nn.Module):
     captioning data, `F_sing` reads [IMG1] and its cells, and [IMG2] joins them for `F_pair`.
     """
 
-    def __init__(
-        self, *, blocks: str, width: int, heads: int, single_layers: int, pair_layers: int, dropout: float
-    ) -> None:
+    def __init__(self, *, single_layers: int, pair_layers: int, **stack: Any) -> None:
         super().__init__()
-        self.single = Stack(blocks=blocks, width=width, heads=heads, layers=single_layers, dropout=dropout)
-        self.pair = Stack(blocks=blocks, width=width, heads=heads, layers=pair_layers, dropout=dropout)
+        self.single = Stack(layers=single_layers, **stack)
+        self.pair = Stack(layers=pair_layers, **stack)
 
     def alone(self, marks: Tensor, cells: Tensor) -> Tensor:
         """`F_sing` over marks (pairs, 2, width) and cells (pairs, images, cells, width), each image by itself."""

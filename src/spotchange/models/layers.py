@@ -206,13 +206,22 @@ class PostNormBlock(nn.Module):
     The tiny epsilon, the erf GELU and the norm after each residual sum are those of the published captioner.
     """
 
-    def __init__(self, *, width: int, heads: int, dropout: float, cross: bool = False, eps: float = 1e-12) -> None:
+    def __init__(
+        self,
+        *,
+        width: int,
+        heads: int,
+        dropout: float,
+        inner: int | None = None,
+        cross: bool = False,
+        eps: float = 1e-12,
+    ) -> None:
         super().__init__()
         self.attention = SelfAttention(width=width, heads=heads, dropout=dropout)
         self.attention_norm = nn.LayerNorm(width, eps=eps)
         self.cross = CrossAttention(width=width, heads=heads, dropout=dropout) if cross else None
         self.cross_norm = nn.LayerNorm(width, eps=eps) if cross else None
-        self.feed_forward = FeedForward(width=width, hidden=4 * width, activation="gelu")
+        self.feed_forward = FeedForward(width=width, hidden=inner or 4 * width, activation="gelu")
         self.feed_forward_norm = nn.LayerNorm(width, eps=eps)
         self.dropout = nn.Dropout(dropout)
 

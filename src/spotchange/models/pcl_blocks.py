@@ -31,12 +31,12 @@ class UnbiasedNorm(nn.Module):
 class PublishedBlock(nn.Module):
     """x + drop(attention(norm x)), then x + drop(W2 drop(relu(W1 norm x)))."""
 
-    def __init__(self, *, width: int, heads: int, dropout: float) -> None:
+    def __init__(self, *, width: int, heads: int, inner: int, dropout: float) -> None:
         super().__init__()
         self.attention_norm = UnbiasedNorm(width)
         self.attention = SelfAttention(width=width, heads=heads, dropout=dropout)
         self.feed_forward_norm = UnbiasedNorm(width)
-        self.feed_forward = FeedForward(width=width, hidden=4 * width, activation="relu", dropout=dropout)
+        self.feed_forward = FeedForward(width=width, hidden=inner, activation="relu", dropout=dropout)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor, *, mask: Tensor | None = None) -> Tensor:
@@ -58,13 +58,15 @@ class PublishedBlock(nn.Module):
 class Stack(nn.Module):
     """Blocks in a row; the published kind normalises what goes in and nothing that comes out."""
 
-    def __init__(self, *, blocks: str, width: int, heads: int, layers: int, dropout: float) -> None:
+    def __init__(self, *, blocks: str, width: int, heads: int, layers: int, inner: int, dropout: float) -> None:
         super().__init__()
         self.heads = heads
         published = blocks == PRE_NORM
         kind: type[nn.Module] = PublishedBlock if published else PostNormBlock
         self.norm: Any = UnbiasedNorm(width) if published and layers else nn.Identity()
-        self.blocks: Any = nn.ModuleList(kind(width=width, heads=heads, dropout=dropout) for _ in range(layers))
+        self.blocks: Any = nn.ModuleList(
+            kind(width=width, heads=heads, inner=inner, dropout=dropout) for _ in range(layers)
+        )
 
     def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
         """The whole sequence (rows, tokens, width) through all blocks."""

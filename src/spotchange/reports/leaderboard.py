@@ -33,7 +33,8 @@ def _scores(board: Leaderboard) -> Table:
     names = [name for name in COLUMNS if any(name in entry.runs[0].scores for entry in board.entries)]
     lines = []
     for entry in board.entries:
-        lines.append(Line([entry.title, str(len(entry.runs)), *(_with_spread(entry, name) for name in names)]))
+        seeds = f"{len(entry.runs)}{'' if entry.full else ', short'}"
+        lines.append(Line([entry.title, seeds, *(_with_spread(entry, name) for name in names)]))
         ranges = [entry.intervals.get(name) for name in names]
         shown = ["" if each is None else f"±{percent((each[1] - each[0]) / 2)}" for each in ranges]
         lines.append(Line(["  95 % interval", "", *shown], "interval"))
@@ -49,7 +50,7 @@ def _with_spread(entry: Entry, name: str) -> str:
 
 def _against_best(board: Leaderboard) -> Table:
     """Paired tests on the same pairs, first common seed."""
-    best, *others = board.entries
+    best, *others = [entry for entry in board.entries if entry.full]
     header = [f"minus {best.title}"]
     columns = [[entry.title for entry in others]]
     for name in (JUDGED_BY, FACTS):
@@ -136,6 +137,7 @@ def as_json(board: Leaderboard) -> dict[str, Any]:
                 "title": entry.title,
                 "system": entry.run.system,
                 "faithful": entry.faithful,
+                "full": entry.full,
                 "learning_rate": entry.run.rate,
                 "parameters": entry.run.parameters,
                 "pairs_trained": entry.run.pairs,
@@ -192,7 +194,8 @@ def _charts(board: Leaderboard) -> list[str]:
     titles = [entry.title for entry in shown]
     cards = [
         _card(
-            f"{JUDGED_BY}, ours and published",
+            f"{JUDGED_BY}, ours and published"
+            + ("" if len(shown) == len(board.entries) else f": the first {len(shown)} of {len(board.entries)}"),
             grouped_bars(
                 titles,
                 {

@@ -61,7 +61,14 @@ def duda(oracle: Oracle) -> Values:
     features = oracle.features()
     grid = tuple(features["before"].shape[-2:])
     system = Duda(
-        channels=channels, grid=grid, vocabulary=hyper["vocab"], word=hyper["word_embed_size"], hidden=hyper["rnn_size"]
+        channels=channels,
+        grid=grid,
+        vocabulary=hyper["vocab"],
+        word=hyper["word_embed_size"],
+        hidden=hyper["rnn_size"],
+        map_hidden=hyper["map_dim"],
+        map_groups=hyper["group_norm_groups"],
+        summary=hyper["embed_dim"],
     ).eval()
     take_weights(oracle, system)
     cells = {name: as_cells(value) for name, value in features.items()}
@@ -421,6 +428,7 @@ def chg2cap(oracle: Oracle) -> Values:
         heads=hyper["heads"],
         layers=hyper["layers"],
         inner=hyper["ff"],
+        decoder_width=hyper["decoder_dim"],
         decoder_heads=hyper["decoder_heads"],
         decoder_layers=hyper["decoder_layers"],
         decoder_inner=hyper["decoder_ff"],

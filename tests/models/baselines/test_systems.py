@@ -136,7 +136,8 @@ def test_contrasts_of_parts_of_a_batch_are_those_of_the_parts() -> None:
 
 
 def test_sizes_are_the_published_ones() -> None:
-    # Counted by running the published code, or by hand (VARD, NCT), with 76 words and 14x14 cells of 1,024 channels.
+    # Counted by running the published code, or by hand (VARD, NCT: equal, though their structure is not), with 76 words
+    # and 14x14 cells of 1,024 channels.
     counts = {"duda": 8_827_250, "scorer": 7_061_342, "vard": 6_593_382, "nct": 6_968_974}
     for name, count in counts.items():
         system = SYSTEMS[name](channels=1024, grid=(14, 14), vocabulary=76)

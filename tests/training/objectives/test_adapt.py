@@ -105,6 +105,22 @@ def test_half_sum_is_a_setting(tiny_model, make_batch) -> None:
     assert float(whole(batch)["loss"].detach()) == pytest.approx(2 * float(half(batch)["loss"].detach()))
 
 
+def test_a_share_of_the_gradient_reaches_the_encoders_and_all_of_it_the_temperature(tiny_model, make_batch) -> None:
+    batch, found = make_batch(8, seed=7), []
+    for share in (1.0, 0.5):
+        settings = AdaptSettings(kind="adapt", gradient_share=share)
+        objective = AdaptObjective(tiny_model, settings, paired=True, **HALF).eval()
+        tiny_model.zero_grad()
+        loss = objective(batch)["loss"]
+        loss.backward()
+        gradients = (tiny_model.words.words.weight, tiny_model.encoder.projection.weight, tiny_model.logit_scale)
+        found.append((loss.detach(), *(each.grad.clone() for each in gradients)))
+    whole, half = found
+    torch.testing.assert_close(half[0], whole[0])
+    torch.testing.assert_close(half[1:3], (whole[1] / 2, whole[2] / 2))
+    torch.testing.assert_close(half[3], whole[3])
+
+
 def test_temperature_is_held_at_its_limit(tiny_model) -> None:
     objective = AdaptObjective(tiny_model, AdaptSettings(kind="adapt"), paired=True, **HALF)
     with torch.no_grad():

@@ -89,15 +89,14 @@ class SplitAttention(Attention):
 
 
 class AddedAttention(SplitAttention):
-    """LayerNorm(x + attention of x to memory), without a feed-forward part."""
+    """LayerNorm(x + attention of x to memory), without a feed-forward part; dropout is within attention only."""
 
     def __init__(self, width: int, heads: int, *, dropout: float = 0.1, eps: float = 1e-6) -> None:
         super().__init__(width, heads, dropout=dropout)
         self.layer_norm = nn.LayerNorm(width, eps=eps)
 
     def forward(self, x: Tensor, memory: Tensor, mask: Tensor | None = None) -> Tensor:
-        attended = F.dropout(super().forward(x, memory, mask), self.dropout, self.training)
-        result: Tensor = self.layer_norm(x + attended)
+        result: Tensor = self.layer_norm(x + super().forward(x, memory, mask))
         return result
 
 

@@ -145,9 +145,9 @@ class Chg2CapLayer(DecoderLayer):
 class Chg2CapDecoder(MccDecoder):
     """Both images with their cosine, fused, and the decoder."""
 
-    def __init__(self, vocabulary: int, *, width: int, heads: int, layers: int, inner: int) -> None:
+    def __init__(self, vocabulary: int, *, channels: int, width: int, heads: int, layers: int, inner: int) -> None:
         super().__init__(vocabulary, width=width, heads=heads, layers=layers, inner=inner, dropout=DROPOUT)
-        self.Conv1 = CellConv(2 * width, width)
+        self.Conv1 = CellConv(2 * channels, width)
         self.LN = Bottleneck(width)
         self.position_encoding = UnusedPositions(width)
 
@@ -185,6 +185,7 @@ class Chg2Cap(System):
         heads: int = 8,
         layers: int = 3,
         inner: int = 512,
+        decoder_width: int | None = None,
         decoder_heads: int = 8,
         decoder_layers: int = 1,
         decoder_inner: int | None = None,
@@ -204,12 +205,14 @@ class Chg2Cap(System):
             inner=inner,
             as_published=as_published,
         )
+        width = decoder_width or channels
         self.decoder = Chg2CapDecoder(
             vocabulary,
-            width=channels,
+            channels=channels,
+            width=width,
             heads=decoder_heads,
             layers=decoder_layers,
-            inner=decoder_inner or 4 * channels,
+            inner=decoder_inner or 4 * width,
         )
 
     def look(self, before: Tensor, after: Tensor) -> Seen:

@@ -19,8 +19,10 @@ from spotchange.models.baselines.skeleton import Seen
 class ChangeDetector(DualMap):
     """The dual map on [image; difference], with the unused head for kinds."""
 
-    def __init__(self, channels: int, grid: tuple[int, int], *, dropout: float) -> None:
-        super().__init__(2 * (channels + 2), dropout=dropout)
+    def __init__(
+        self, channels: int, grid: tuple[int, int], *, hidden: int = 128, groups: int = 32, dropout: float
+    ) -> None:
+        super().__init__(2 * (channels + 2), hidden=hidden, groups=groups, dropout=dropout)
         self.fc1 = nn.Linear(channels + 2, 6)
         self.grid = grid
 
@@ -38,7 +40,13 @@ class ChangeDetector(DualMap):
 
 
 class Duda(DynamicSystem):
-    """DUDA."""
+    """DUDA.
+
+    Args:
+        map_hidden: Channels behind the maps.
+        map_groups: Of their norm.
+        summary: Width of what the first LSTM is told of the pair; as published as wide as `hidden`.
+    """
 
     title = "DUDA"
     published = "DUDA (2019)"
@@ -51,11 +59,16 @@ class Duda(DynamicSystem):
         vocabulary: int,
         word: int = 300,
         hidden: int = 512,
+        map_hidden: int = 128,
+        map_groups: int = 32,
+        summary: int | None = None,
         dropout: float = 0.5,
     ) -> None:
         super().__init__()
-        self.change_detector = ChangeDetector(channels, grid, dropout=dropout)
-        self.speaker = DynamicSpeaker(channels + 2, vocabulary, word=word, hidden=hidden, dropout=dropout)
+        self.change_detector = ChangeDetector(channels, grid, hidden=map_hidden, groups=map_groups, dropout=dropout)
+        self.speaker = DynamicSpeaker(
+            channels + 2, vocabulary, word=word, hidden=hidden, dropout=dropout, summary=summary
+        )
 
     def look(self, before: Tensor, after: Tensor) -> Seen:
         seen: Seen = self.change_detector(before, after)

@@ -1,8 +1,11 @@
-"""NCT (Tu et al. 2023): neighbourhood contrast, attention through local convolutions, a Transformer over three tokens.
+"""After NCT (Tu et al. 2023): neighbours' contrast, attention through convolutions, a Transformer over three tokens.
 
-After the published code's structure and sizes; labels for its second head (49 dependency relations of a parser) are a
-stand-in: what a word and the one after it are. `as_published`: its loader seeds the random generator for every item, so
-"before" and distractor are never exchanged (and its labels often belong to another caption, which is not repeated).
+In the spirit of the published code, whose losses and number of weights it has. Guessed, and since seen to be otherwise
+there: its projected cells are normed, it looks at neighbours once a layer, its attention has convolutions in the place
+of projections, and the cells are added to what that gives before a norm. Labels for its second head (49 dependency
+relations of a parser) are a stand-in: what a word and the one after it are. `as_published`: its loader seeds the random
+generator for every item, so "before" and distractor are never exchanged (and its labels often belong to another
+caption, which is not repeated).
 """
 
 from __future__ import annotations
@@ -94,7 +97,7 @@ class ContrastDetector(DualMap):
 class Nct(System):
     """NCT."""
 
-    title = "NCT"
+    title = "after NCT"
     published = "NCT (2023)"
     weights: ClassVar[dict[str, float]] = {"map_sum": 2.5e-3, "relations": 0.01}
     relation_of: Tensor

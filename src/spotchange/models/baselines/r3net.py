@@ -1,8 +1,8 @@
 """After R3Net+SSP (Tu et al. 2021): each cell minus what the same cell of the other image explains, and predicted tags.
 
-In the spirit of the published code, whose structure and losses it has; its number of weights (8,057,752) is missed by
-65,536, so a piece is unknown. Its 50 tag words are CLEVR-Change's;
-with other words they are the first 50 content words.
+In the spirit of the published code, whose structure and losses it has. Guessed, and since seen to be otherwise there:
+tags pass a further layer before the speaker reads them, and dropout stands elsewhere. Its 50 tag words are
+CLEVR-Change's; with other words they are the first 50 content words.
 """
 
 from __future__ import annotations

@@ -44,29 +44,31 @@ class Words(nn.Sequential):
 class DynamicCore(nn.Module):
     """Two LSTMs: the first weighs before, difference and after for every word, the second writes it."""
 
-    def __init__(self, memory: int, *, word: int, hidden: int, dropout: float, tags: int = 0) -> None:
+    def __init__(
+        self, memory: int, *, word: int, hidden: int, dropout: float, summary: int | None = None, tags: int = 0
+    ) -> None:
         super().__init__()
         self.hidden, self.word, self.tags = hidden, word, tags
-        self.embed = nn.Sequential(nn.Linear(3 * memory, hidden), nn.ReLU(), nn.Dropout(dropout))
-        self.module_att_lstm = nn.LSTMCell(2 * hidden + tags, hidden)
+        self.summary = summary or hidden
+        self.embed = nn.Sequential(nn.Linear(3 * memory, self.summary), nn.ReLU(), nn.Dropout(dropout))
+        self.module_att_lstm = nn.LSTMCell(self.summary + hidden + tags, hidden)
         self.weight_fc = nn.Sequential(nn.Linear(hidden, 3), nn.Softmax(dim=1))
         self.lang_lstm = nn.LSTMCell(word + memory + tags, hidden)
 
     def prepare(self, memory: Tensor, tags: Tensor | None = None) -> DynamicFeed:
         """Everything that does not change from word to word, multiplied once."""
-        hidden, word = self.hidden, self.word
-        first, second = self.module_att_lstm, self.lang_lstm
-        summary = self.embed(memory.flatten(1))
-        fixed = F.linear(summary, first.weight_ih[:, :hidden], first.bias_ih + first.bias_hh)
+        word, first, second = self.word, self.module_att_lstm, self.lang_lstm
+        begin, middle = self.summary, self.summary + self.hidden
+        fixed = F.linear(self.embed(memory.flatten(1)), first.weight_ih[:, :begin], first.bias_ih + first.bias_hh)
         end = word + memory.shape[2]
         fixed_second = second.bias_ih + second.bias_hh
         if tags is not None:
-            fixed = fixed + F.linear(tags, first.weight_ih[:, 2 * hidden :])
+            fixed = fixed + F.linear(tags, first.weight_ih[:, middle:])
             fixed_second = fixed_second + F.linear(tags, second.weight_ih[:, end:])
         return DynamicFeed(
             fixed=fixed,
             fixed_second=fixed_second,
-            recurrent=torch.cat([first.weight_hh, first.weight_ih[:, hidden : 2 * hidden]], dim=1),
+            recurrent=torch.cat([first.weight_hh, first.weight_ih[:, begin:middle]], dim=1),
             visual=F.linear(memory, second.weight_ih[:, word:end]),
             words=second.weight_ih[:, :word],
             core=self,
@@ -117,11 +119,19 @@ class DynamicSpeaker(nn.Module):
     """DUDA's dynamic speaker over the memory before, difference, after."""
 
     def __init__(
-        self, memory: int, vocabulary: int, *, word: int = 300, hidden: int = 512, dropout: float = 0.5, tags: int = 0
+        self,
+        memory: int,
+        vocabulary: int,
+        *,
+        word: int = 300,
+        hidden: int = 512,
+        dropout: float = 0.5,
+        summary: int | None = None,
+        tags: int = 0,
     ) -> None:
         super().__init__()
         self.embed = Words(vocabulary, word, dropout)
-        self.core = DynamicCore(memory, word=word, hidden=hidden, dropout=dropout, tags=tags)
+        self.core = DynamicCore(memory, word=word, hidden=hidden, dropout=dropout, summary=summary, tags=tags)
         self.logit = nn.Linear(hidden, vocabulary)
         self.dropout = nn.Dropout(dropout)
 

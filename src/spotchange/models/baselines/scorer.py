@@ -76,8 +76,8 @@ class BackwardReasoning(nn.Module):
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
         self.conv1 = CellConv(2 * width, width)
-        self.mh_att = PackedAttention(width, heads, dropout=0.1, bias=False)
-        self.conv2 = nn.Sequential(CellConv(width, width), nn.Dropout(0.1))
+        self.mh_att = PackedAttention(width, heads, bias=False)
+        self.conv2 = nn.Sequential(CellConv(width, width))
         self.contra = Contrast(width)
 
     def imagined(self, before: Tensor, sentence: Tensor) -> Tensor:

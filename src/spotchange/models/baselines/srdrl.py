@@ -1,7 +1,7 @@
 """After SRDRL+AVS (Tu et al. 2021): self-attention, gated differences, kinds of words gate the speaker's view.
 
-In the spirit of the published code, whose structure and losses it has. Guessed, because no size of them is known: the
-widths of the word-kind gate, and kinds of words from our own list instead of a tagger's.
+In the spirit of the published code, whose structure and losses it has. Guessed: the widths of the word-kind gate (its
+hidden layer is wider there) and where dropout stands; kinds of words are from our own list instead of a tagger's.
 """
 
 from __future__ import annotations

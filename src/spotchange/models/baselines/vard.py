@@ -1,7 +1,8 @@
-"""VARD-LSTM (Tu et al. 2023): self-attention with local convolutions, and the residual of an attention without weights.
+"""After VARD-LSTM (Tu et al. 2023): self-attention with local convolutions, residual of an attention without weights.
 
-After the published code's structure (the LSTM variant; the numbers that papers quote are mostly of another, never
-published one). Which two further norms the program has is a guess that gives its number of parameters.
+In the spirit of the published code (the LSTM variant; the numbers that papers quote are mostly of another, never
+published one), whose number of weights it has. Guessed, and since seen to be otherwise there: the attention without
+weights has heads too, and cells are added to what it gives before its norm.
 """
 
 from __future__ import annotations
@@ -63,5 +64,5 @@ class ResidualDetector(DualMap):
 class Vard(DetectorSystem):
     """VARD-LSTM."""
 
-    title = "VARD-LSTM"
+    title = "after VARD-LSTM"
     detector_type = ResidualDetector

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from spotchange.config.model import VisionSettings
+from spotchange.config.vision import VisionSettings
 from spotchange.models.vision.vit import ImageEncoder
 
 

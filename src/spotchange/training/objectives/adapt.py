@@ -44,6 +44,7 @@ class AdaptObjective(Objective):
         if only_changes:
             pairs, texts = pairs[::2], batch[::2]
         words = self.model.embed_text(texts.caption_ids, texts.caption_mask)
+        pairs, words = (shared_gradient(each, self.settings.gradient_share) for each in (pairs, words))
         scale = self.model.logit_scale.exp()
         apart = self.settings.equal_captions == "apart"
         loss = contrastive_loss(pairs, words, scale, caption_keys(texts) if apart else None)
@@ -58,6 +59,11 @@ class AdaptObjective(Objective):
     def after_step(self) -> None:
         """Hold the learnable scale under its limit, as CLIP does."""
         self.model.logit_scale.clamp_(max=math.log(LARGEST_SCALE))
+
+
+def shared_gradient(values: Tensor, share: float) -> Tensor:
+    """The same values; only `share` of their gradient goes on."""
+    return values if share == 1.0 else values.detach() + share * (values - values.detach())
 
 
 def contrastive_loss(pairs: Tensor, words: Tensor, scale: Tensor, keys: Tensor | None = None) -> Tensor:

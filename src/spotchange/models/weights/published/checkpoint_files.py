@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import zipfile
+from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,9 @@ from torch import Tensor
 
 from spotchange.errors import ModelError
 from spotchange.models.weights.published.script_archive import UnsafeArchiveError, read_script_archive
+
+# Change captioning programs save their settings beside the weights, in a mapping that answers to attributes.
+_MAPPINGS: list[Any] = [(OrderedDict, "utils.attr_dict.AttrDict"), (OrderedDict, "easydict.EasyDict")]
 
 
 def read_checkpoint(path: Path) -> dict[str, Tensor]:
@@ -56,7 +60,8 @@ def _is_script(path: Path) -> bool:
 
 def _read_pickle(path: Path) -> Any:
     try:
-        return torch.load(path, map_location="cpu", weights_only=True)
+        with torch.serialization.safe_globals(_MAPPINGS):
+            return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         # What torch says before that is how to run it nevertheless.
         reason = str(error).partition("WeightsUnpickler error:")[2].strip().partition("\n")[0] or "it is no torch file"

@@ -64,6 +64,7 @@ def import_model(
     resize: str = "squash",
     words: Path | None = None,
     resnet: str | None = None,
+    heads: int | None = None,
 ) -> LoadedModel:
     """Read CLIP, CLIP4IDC or IDC-PCL weights as a model; what the source has no weights for starts random, seeded.
 
@@ -76,13 +77,14 @@ def import_model(
             of wide images, where changes happen too.
         words: For IDC-PCL: its dictionary.
         resnet: For IDC-PCL: the network that its features come from.
+        heads: For IDC-PCL: of attention, if not as many as published.
     """
     path = Path(source)
     state = read_checkpoint(path) if path.is_file() else None
     if state is not None and is_published_pcl(state):
-        return import_pcl(state, source=str(source), words=words, resnet=resnet)
-    if words is not None or resnet is not None:
-        raise InputError(f"{source} is not an IDC-PCL checkpoint: --words and --resnet belong to those")
+        return import_pcl(state, source=str(source), words=words, resnet=resnet, heads=heads)
+    if words is not None or resnet is not None or heads is not None:
+        raise InputError(f"{source} is not an IDC-PCL checkpoint: --words, --resnet and --heads belong to those")
     found = _from_file(path, state) if state is not None else _find(source)
     settings = _settings(found, activation or found.activation or "gelu", n_inter)
     _check(found, settings)

@@ -12,7 +12,7 @@ from spotchange.errors import InputError, ModelError
 from spotchange.files import load_json, read_input
 from spotchange.models.build import build_model, preprocessor_for, settings_for
 from spotchange.models.weights.folder import LoadedModel
-from spotchange.models.weights.published.pcl_layout import settings_of, weights_of
+from spotchange.models.weights.published.pcl_layout import HEADS, settings_of, weights_of
 from spotchange.models.weights.transformers_import import import_transformers
 
 if TYPE_CHECKING:
@@ -22,7 +22,12 @@ _SPECIAL = ("[PAD]", "[BOS]", "[EOS]", "[UNK]", "[CLS]", "[MASK]")  # ids 0 to 5
 
 
 def import_pcl(
-    state: dict[str, Tensor], *, source: str, words: Path | None = None, resnet: str | None = None
+    state: dict[str, Tensor],
+    *,
+    source: str,
+    words: Path | None = None,
+    resnet: str | None = None,
+    heads: int | None = None,
 ) -> LoadedModel:
     """A model from the tensors of a published checkpoint, of any of its stages.
 
@@ -33,8 +38,9 @@ def import_pcl(
             to id; the first six are special. Without it words are called by their numbers.
         resnet: A folder or hub name of the network whose last grid the model reads; without it the model reads
             features only.
+        heads: Of attention, which no tensor tells; None: the published number.
     """
-    values = settings_of(state, source=source)
+    values = settings_of(state, source=source, heads=heads or HEADS)
     weights = weights_of(state, values, source=source)
     if resnet is not None:
         values["vision"] |= _network(resnet, channels=values["vision"]["resnet_channels"][-1])

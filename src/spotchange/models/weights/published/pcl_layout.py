@@ -15,6 +15,8 @@ _MARK = "single_img_encoder.norm.a_2"  # no other checkpoint that can be importe
 _TIED = {"feat_regress.weight": "img_project.0.weight"}
 _CONSTANT = re.compile(r"position_encoding\.(?:pe|position_enc\w*)(?:\.\w+)?")  # a table that is computed
 
+HEADS = 8  # of every published stage
+
 _STACKS = {"single_img_encoder": "difference.single", "double_img_encoder": "difference.pair", "encoder": "captioner"}
 _IN_BLOCK = {
     "attn.out": "attention.output",
@@ -43,13 +45,18 @@ def is_published_pcl(state: dict[str, Tensor]) -> bool:
     return _MARK in state
 
 
-def settings_of(state: dict[str, Tensor], *, source: str) -> dict[str, Any]:
-    """Model settings from the shapes of a published checkpoint, which reads features and has no network."""
+def settings_of(state: dict[str, Tensor], *, source: str, heads: int = HEADS) -> dict[str, Any]:
+    """Model settings from the shapes of a published checkpoint, which reads features and has no network.
+
+    No tensor tells the number of attention heads.
+    """
     for name in ("word_embedding.weight", "img_project.0.weight"):
         if name not in state or state[name].ndim != 2:
             raise ModelError(f"{source} is not a complete IDC-PCL checkpoint; missing: {name}")
     vocabulary, width = state["word_embedding.weight"].shape
     channels = state["img_project.0.weight"].shape[1]
+    if heads < 1 or width % heads:
+        raise ModelError(f"{source}: its width of {width} does not divide into {heads} heads", hint="--heads N")
     classes = state.get("classifier.0.bias")
     judges = "pooler.0.weight" in state and "feat_regress.bias" not in state
     return {
@@ -58,7 +65,7 @@ def settings_of(state: dict[str, Tensor], *, source: str) -> dict[str, Any]:
         "text": {"encoder": False, "width": width, "context": 200},
         "captioner": {
             "width": width,
-            "heads": max(1, width // 64),
+            "heads": heads,
             "encoder_layers": 0,
             "decoder_layers": _layers(state, "encoder"),
             "dropout": 0.2,
@@ -68,6 +75,7 @@ def settings_of(state: dict[str, Tensor], *, source: str) -> dict[str, Any]:
             "single_layers": _layers(state, "single_img_encoder"),
             "pair_layers": _layers(state, "double_img_encoder"),
         },
+        "pcl": {"inner": _inner(state)},
         "heads": {
             "change": judges,
             "change_types": ["none", "changed"],
@@ -83,6 +91,7 @@ def published_shapes(settings: dict[str, Any]) -> Shapes:
     """All tensors of a checkpoint with these settings, but for those tied to others."""
     width, heads = settings["captioner"]["width"], settings["heads"]
     words, channels = settings["vocabulary"]["size"], settings["vision"]["resnet_channels"][-1]
+    inner = settings["pcl"]["inner"] or 4 * width
     shapes: Shapes = {"word_embedding.weight": (words, width), "position_encoding.type_pe.weight": (7, width)}
     shapes |= _linear("img_project.0", channels, width) | _norm("position_encoding.layernorm", width)
     shapes |= _linear("output_layer", width, words)
@@ -93,8 +102,8 @@ def published_shapes(settings: dict[str, Any]) -> Shapes:
             home = f"{stack}.layers.{number}."
             for part in ("q_linear", "k_linear", "v_linear", "out"):
                 shapes |= _linear(f"{home}attn.{part}", width, width)
-            shapes |= _linear(f"{home}feed_forward.w_1", width, 4 * width)
-            shapes |= _linear(f"{home}feed_forward.w_2", 4 * width, width)
+            shapes |= _linear(f"{home}feed_forward.w_1", width, inner)
+            shapes |= _linear(f"{home}feed_forward.w_2", inner, width)
             shapes |= _norm(f"{home}sublayer.0.norm", width) | _norm(f"{home}sublayer.1.norm", width)
     if heads["change"] or heads["pretraining"]:
         shapes |= _linear("pooler.0", (2 if heads["change"] else 3) * width, 2)
@@ -135,6 +144,12 @@ def weights_of(state: dict[str, Tensor], settings: dict[str, Any], *, source: st
 
 def _layers(state: dict[str, Tensor], stack: str) -> int:
     return len({name.split(".")[2] for name in state if name.startswith(f"{stack}.layers.")})
+
+
+def _inner(state: dict[str, Tensor]) -> int | None:
+    """Rows of the first feed-forward part there is."""
+    rows = (value.shape[0] for name, value in sorted(state.items()) if name.endswith("feed_forward.w_1.bias"))
+    return next(rows, None)
 
 
 def _linear(name: str, inputs: int, outputs: int) -> Shapes:
