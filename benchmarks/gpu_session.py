@@ -6,8 +6,8 @@ PLAN.yaml: `needs` (files that must be there), `mps` (whether several processes 
 of jobs that run one after the other. A job has a `name`, a `run` (one command line; {left} is its limit in minutes,
 {train} what is left of it for training), `minutes` (at most; without it whatever is left), `keep` (patterns of files to
 bring back, in the order in which they are wanted), `resume` (a folder: --resume is added where it exists), `watch` (a
-log, minutes within which it must tell of a step, and words with which the job begins once more if it does not, or
-fails before) and
+log, minutes within which it must tell of a step, with a loss `below` a number if one is given, and words with which the
+job begins once more if it does not, or fails before) and
 `small` (words added by --small, to try the plan on a CPU). What is missing ends the session within its first seconds
 (`gpu_check.py`; --check does that alone).
 
@@ -22,6 +22,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -56,10 +57,14 @@ class Watch:
     file: str
     minutes: float
     words: str
+    below: float = float("inf")
+    """What the loss must have fallen below by then."""
 
     def seen(self) -> bool:
         path = Path(self.file)
-        return path.exists() and '"loss"' in path.read_text(errors="replace")
+        lines = path.read_text(errors="replace").splitlines() if path.exists() else []
+        losses = re.findall(r'"loss": ([-+.\de]+)', "\n".join(line for line in lines if '"train"' in line))
+        return any(float(loss) < self.below for loss in losses)
 
 
 @dataclass
