@@ -6,7 +6,8 @@ PLAN.yaml: `needs` (files that must be there), `mps` (whether several processes 
 of jobs that run one after the other. A job has a `name`, a `run` (one command line; {left} is its limit in minutes,
 {train} what is left of it for training), `minutes` (at most; without it whatever is left), `keep` (patterns of files to
 bring back, in the order in which they are wanted), `resume` (a folder: --resume is added where it exists), `watch` (a
-log, minutes within which it must tell of a step, and words with which the job begins once more if it does not) and
+log, minutes within which it must tell of a step, with a loss `below` a number if one is given, and words with which the
+job begins once more if it does not, or fails before) and
 `small` (words added by --small, to try the plan on a CPU). What is missing ends the session within its first seconds
 (`gpu_check.py`; --check does that alone).
 
@@ -21,6 +22,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -43,6 +45,7 @@ PACK_EVERY = 60.0  # seconds
 SAVING = 25.0  # seconds that a job has to save and end after it was interrupted
 PACKING = 0.3  # minutes at the end
 STARTING = 1.5  # minutes of a job before and after its training: imports, kernels, the last validation
+INTERRUPTED = 128 + signal.SIGINT
 NO_COMPILER = 3  # exit code of the check where nothing is missing but torch's compiler
 LOGS = Path("out/session")
 
@@ -54,10 +57,14 @@ class Watch:
     file: str
     minutes: float
     words: str
+    below: float = float("inf")
+    """What the loss must have fallen below by then."""
 
     def seen(self) -> bool:
         path = Path(self.file)
-        return path.exists() and '"loss"' in path.read_text(errors="replace")
+        lines = path.read_text(errors="replace").splitlines() if path.exists() else []
+        losses = re.findall(r'"loss": ([-+.\de]+)', "\n".join(line for line in lines if '"train"' in line))
+        return any(float(loss) < self.below for loss in losses)
 
 
 @dataclass
@@ -141,12 +148,12 @@ class Session:
     def _job(self, job: Job, limit: float) -> None:
         job.began = time.monotonic()
         job.code = self._attempt(job, limit, job.watch)
-        if job.code is None and job.watch is not None:
+        if job.watch is not None and job.code not in (0, INTERRUPTED) and not job.watch.seen():
             left = limit - (time.monotonic() - job.began)
             job.code = self._attempt(job, left, None, job.watch.words)
         job.took = (time.monotonic() - job.began) / 60
         print(f"[{self.minutes:.2f}] {job.name}: ended with {job.code}: {job.last_line}", flush=True)
-        if job.code not in (0, 128 + signal.SIGINT):
+        if job.code not in (0, INTERRUPTED):
             print("\n".join(f"    {line[:300]}" for line in job.last_lines), flush=True)
 
     def _attempt(self, job: Job, limit: float, watch: Watch | None, words: str = "") -> int | None:

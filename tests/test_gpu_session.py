@@ -119,6 +119,7 @@ def test_a_job_that_learns_nothing_begins_once_more(driver: ModuleType) -> None:
     assert table["jobs"][0]["code"] == 0
     assert table["jobs"][0]["last"].endswith("'--plain']")
     Path("kept/log.jsonl").write_text('{"kind": "train", "loss": 1.0}')
+    assert not driver.Watch(**job["watch"], below=0.5).seen()  # steps, and nothing learnt in them
     Path("job.py").write_text("import time; time.sleep(4); print('learnt')")
     table = run(driver, [[{"name": "slow", **job}]], total=3.0)
     assert table["jobs"][0]["last"] == "learnt"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +109,23 @@ def test_minutes_end_the_plan_and_its_schedule(make_trainer) -> None:
     assert summary["finished"]
     assert 0 < summary["step"] < 10**6
     assert lines(trainer, "train")[-1]["rate_factor"] == pytest.approx(0.0, abs=1e-6)
+
+
+def test_a_warm_up_in_minutes_begins_when_all_is_compiled(make_trainer) -> None:
+    trainer = make_trainer(
+        stage={"steps": 10**6, "max_minutes": 0.01}, schedule={"warmup": 0.9, "shape": "constant"}, log={"every": 1}
+    )
+    update = trainer._update_once
+
+    def slow_at_first(batch):
+        time.sleep(1.0 if trainer.step == 0 else 0.0)  # longer than the stage's minutes
+        return update(batch)
+
+    trainer._update_once = slow_at_first
+    trainer.run(resume=False, stop=StopRequest())
+    rates = [line["rate_factor"] for line in lines(trainer, "train")]
+    assert len(rates) > 3
+    assert rates[0] < 0.5
 
 
 def test_a_command_that_stops_leaves_the_plan_unfinished(make_trainer) -> None:

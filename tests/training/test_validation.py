@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from spotchange.pairs import PairBatch
-from spotchange.training.validation import HeldOut, Validator
+from spotchange.training.validation import HeldOut, Validator, _ranks
 
 CAPTIONS = ("the red cube moved", "there is no change", "there is no change", "the red cube moved")
 
@@ -64,3 +64,11 @@ def test_pairs_of_unknown_kind_do_not_count_as_said_rightly(kinds: list[int], ex
 
 def test_a_set_without_kinds_has_no_such_number() -> None:
     assert "said_accuracy" not in judged([-1] * 4)
+
+
+def test_a_model_that_tells_nothing_apart_ranks_in_the_middle() -> None:
+    right = torch.eye(5).bool()
+    right[0, 1] = right[1, 0] = True  # equal captions
+    assert _ranks(torch.ones(5, 5), right).tolist() == [2.5, 2.5, 3.0, 3.0, 3.0]
+    assert _ranks(torch.eye(5), right).tolist() == [1.0] * 5
+    assert _ranks(torch.tensor([[0.9, 0.8, 0.9]]), torch.tensor([[True, False, False]])).tolist() == [1.5]

@@ -59,6 +59,9 @@ class ImageTextSettings(Settings):
     alike: int = Field(default=1, ge=1)
     """Training images made of one scene, which differ in the shapes and materials of its objects and in the camera:
     where colours and places are the same, contrast has to tell shapes apart. 1: every image is a scene of its own."""
+    showings: int = Field(default=1, ge=1)
+    """How often a training image is shown in the mean, each time with another text and in other company: drawing it
+    takes longer than learning from it. 1: every image is new."""
 
 
 class CaptionSettings(Settings):

@@ -104,7 +104,7 @@ class Trainer:
             log.close()
 
     def _train(self, log: RunLog, stop: StopRequest) -> dict[str, Any]:
-        self._began, self._elapsed_before = time.monotonic(), self.elapsed
+        self._began, self._elapsed_before, first = time.monotonic(), self.elapsed, self.step
         learning = sum(each.numel() for each in self.objective.parameters() if each.requires_grad)
         log.event("start", step=self.step, name=self.recipe.name, processes=distributed.count(), parameters=learning)
         mark = (time.monotonic(), self.step)
@@ -116,6 +116,8 @@ class Trainer:
         while not stopping:
             set_rates(self.optimizer, rate_factor(self._progress(), self.recipe.schedule))
             values = self._update()
+            if self.step == first:  # compiling is no training: a warm-up in minutes must not be over before it begins
+                self._began = time.monotonic()
             self.step += 1
             if self._looks_at_clock():
                 self.elapsed = distributed.agree(self._elapsed_before + time.monotonic() - self._began)

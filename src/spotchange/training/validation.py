@@ -14,7 +14,7 @@ from spotchange.language import says_no_change
 from spotchange.metrics import Scorer
 from spotchange.models.interface import DecodingOptions
 from spotchange.pairs import CHANGE_TYPES
-from spotchange.training.objectives.base import Objective
+from spotchange.training.objectives.base import Objective, in_full_precision
 from spotchange.training.sources.interface import HeldOut
 
 # Of these names less is better; of every other more.
@@ -111,26 +111,22 @@ class Validator:
         return {name: float(value) / pairs for name, value in totals.items()}
 
     def _retrieval(self, objective: Objective) -> dict[str, float]:
-        """Pair to text and back over all held-out change pairs; equal captions all count as right."""
+        """Pair to text and back over all held-out change pairs; equal captions all count as right, ties as half."""
         pairs, texts, keys = [], [], []
         for batch in self.held_out.batches:
             ranked = batch[batch.change_type != 0]
             pairs.append(objective.seen_embedding(ranked).float())
             texts.append(objective.model.embed_text(ranked.caption_ids, ranked.caption_mask).float())
             keys += ranked.caption_ids.tolist()
-        similarity = torch.cat(pairs) @ torch.cat(texts).T
+        with in_full_precision(pairs[0]):
+            similarity = torch.cat(pairs) @ torch.cat(texts).T
         numbers = {key: number for number, key in enumerate(dict.fromkeys(map(tuple, keys)))}
         same = torch.tensor([numbers[tuple(key)] for key in keys], device=similarity.device)
         right = same[:, None] == same[None, :]
         to_text, to_pair = _ranks(similarity, right), _ranks(similarity.T, right)
-        return {
-            "R@1": float((to_text < 1).float().mean()),
-            "R@5": float((to_text < 5).float().mean()),
-            "R@10": float((to_text < 10).float().mean()),
-            "text_R@1": float((to_pair < 1).float().mean()),
-            "text_R@5": float((to_pair < 5).float().mean()),
-            "text_R@10": float((to_pair < 10).float().mean()),
-        }
+        cutoffs = (1, 5, 10)
+        found = {f"R@{cutoff}": float((to_text <= cutoff).float().mean()) for cutoff in cutoffs}
+        return found | {f"text_R@{cutoff}": float((to_pair <= cutoff).float().mean()) for cutoff in cutoffs}
 
     def say(self, objective: Objective, batch: Any) -> tuple[list[str], Tensor | None]:
         """What the model says of each pair, and its change head's answers where it has one."""
@@ -187,6 +183,10 @@ class Validator:
 
 
 def _ranks(similarity: Tensor, right: Tensor) -> Tensor:
-    """How many wrong answers are ahead of each query's best right one."""
+    """The place of each query's best right answer, from 1; wrong answers that tie with it count half.
+
+    So that a model which gives all images one embedding has the middle rank, not the first.
+    """
     best = similarity.masked_fill(~right, float("-inf")).amax(dim=1, keepdim=True)
-    return ((similarity > best) & ~right).sum(dim=1)
+    ahead, ties = (similarity > best) & ~right, (similarity == best) & ~right
+    return 1 + ahead.sum(dim=1) + ties.sum(dim=1) / 2

@@ -127,3 +127,13 @@ def test_temperature_is_held_at_its_limit(tiny_model) -> None:
         tiny_model.logit_scale.fill_(9.0)
     objective.after_step()
     assert float(tiny_model.logit_scale.detach().exp()) == pytest.approx(100.0)
+
+
+def test_similarities_keep_their_precision_under_autocast() -> None:
+    """In bf16 unit vectors this near to each other are equal, and a batch of them has no gradient worth the name."""
+    draw = torch.Generator().manual_seed(5)
+    one = torch.nn.functional.normalize(torch.randn(16, generator=draw), dim=0)
+    pairs = torch.nn.functional.normalize(one + 1e-3 * torch.randn(8, 16, generator=draw), dim=1)
+    plain = contrastive_loss(pairs, pairs, torch.tensor(100.0))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert contrastive_loss(pairs, pairs, torch.tensor(100.0)) == plain

@@ -13,7 +13,7 @@ from spotchange.config.objectives import AdaptSettings, ImageTextSettings
 from spotchange.errors import ConfigError
 from spotchange.pairs import PairBatch
 from spotchange.training import distributed
-from spotchange.training.objectives.base import Objective
+from spotchange.training.objectives.base import Objective, in_full_precision
 
 LARGEST_SCALE = 100.0  # inverse temperature
 
@@ -75,13 +75,14 @@ def contrastive_loss(pairs: Tensor, words: Tensor, scale: Tensor, keys: Tensor |
     """
     pairs = distributed.gather_with_gradients(pairs.float())
     words = distributed.gather_with_gradients(words.float())
-    similarity = scale.float() * pairs @ words.T  # (pairs, texts)
     own = torch.arange(len(pairs), device=pairs.device)
-    if keys is not None:
-        keys = distributed.gather(keys)
-        same = (keys[:, None] == keys[None, :]) & (own[:, None] != own[None, :])
-        similarity = similarity.masked_fill(same, float("-inf"))
-    return F.cross_entropy(similarity, own) + F.cross_entropy(similarity.T, own)
+    with in_full_precision(pairs):
+        similarity = scale.float() * pairs @ words.T  # (pairs, texts)
+        if keys is not None:
+            keys = distributed.gather(keys)
+            same = (keys[:, None] == keys[None, :]) & (own[:, None] != own[None, :])
+            similarity = similarity.masked_fill(same, float("-inf"))
+        return F.cross_entropy(similarity, own) + F.cross_entropy(similarity.T, own)
 
 
 def caption_keys(batch: PairBatch) -> Tensor:

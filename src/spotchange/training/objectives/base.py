@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,12 @@ from spotchange.models.interface import VisualState
 from spotchange.models.weights.folder import read_weights
 from spotchange.pairs import PairBatch
 from spotchange.training.objectives.auxiliary import DenseTruth
+
+
+def in_full_precision(values: Tensor) -> AbstractContextManager[None]:
+    """For similarities that are divided by a temperature or ranked: in bf16 neighbours of 1 lie 0.004 apart, at a scale
+    of 100 half a unit, and a matrix product under autocast is bf16 whatever it is given."""
+    return torch.autocast(values.device.type, enabled=False)
 
 
 class Objective(nn.Module, ABC):

@@ -17,6 +17,7 @@ from spotchange.models.idc_pcl import IdcPcl
 from spotchange.models.interface import VisualState
 from spotchange.models.pcl_heads import ClassHeads
 from spotchange.training import distributed
+from spotchange.training.objectives.base import in_full_precision
 
 
 def aligned_scores(model: IdcPcl, state: VisualState, ids: Tensor, mask: Tensor) -> Tensor:
@@ -90,7 +91,8 @@ def cell_scores(guesses: Tensor, truth: Tensor, shown: Tensor) -> Tensor:
     then with the guesses at cells that are shown (S, channels): (H, H + S)."""
     unit = F.normalize(guesses.float(), dim=-1)
     against = torch.cat([F.normalize(truth.detach().float(), dim=-1), F.normalize(shown.float(), dim=-1)])
-    return unit @ against.T
+    with in_full_precision(unit):
+        return unit @ against.T
 
 
 def cell_loss(guesses: Tensor, truth: Tensor, shown: Tensor, *, temperature: float) -> dict[str, Tensor]:

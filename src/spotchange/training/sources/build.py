@@ -91,7 +91,7 @@ def final_pairs(recipe: Recipe, run: RunContext) -> HeldOut | None:
 def _held_out_source(recipe: Recipe) -> Source:
     data = recipe.validation.data or recipe.data
     if isinstance(recipe.stage.objective, ImageTextSettings):
-        return _image_texts(data, alike=1)
+        return _image_texts(data)
     return pairs_of(data, for_validation=recipe.validation.data is not None)
 
 
@@ -103,7 +103,7 @@ def training_source(recipe: Recipe) -> Source:
         if isinstance(objective, PclPretrainSettings):
             return _tasks(data, recipe, objective)
         if isinstance(objective, ImageTextSettings):
-            return _augmented(_image_texts(data, alike=objective.alike), recipe)
+            return _augmented(_image_texts(data, alike=objective.alike, showings=objective.showings), recipe)
         return _augmented(_pairs(data), recipe)
 
     return _mixed(recipe.data, leaf)
@@ -189,10 +189,10 @@ def _make_features(data: FeatureSource, scenes: int, folder: Path, run: RunConte
     scene_features(folder, backbone, data.of, task=data.task, scenes=scenes, seed=data.seed)
 
 
-def _image_texts(data: AnySettings, *, alike: int) -> ImageTexts:
+def _image_texts(data: AnySettings, *, alike: int = 1, showings: int = 1) -> ImageTexts:
     if not isinstance(data, StreamSource):
         raise ConfigError("image-text reads generated scenes: set data.kind to stream, and leave validation.data out")
-    return ImageTexts(rules=data.scene_settings(), quality=data.quality, alike=alike)
+    return ImageTexts(rules=data.scene_settings(), quality=data.quality, alike=alike, showings=showings)
 
 
 def _augmented(source: Source, recipe: Recipe) -> Source:

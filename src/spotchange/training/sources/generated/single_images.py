@@ -24,6 +24,7 @@ from spotchange.scenes.views import draw_views
 from spotchange.training.sources.interface import HeldOut, NoNegatives, RunContext
 
 _CHUNK = {"cpu": 32, "cuda": 32768}  # scenes sampled together
+_SHELF = 32  # batches of images that are kept to be shown again
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +35,8 @@ class ImageTexts(NoNegatives):
     quality: str
     alike: int = 1
     """Training images made of one scene, with other shapes and materials."""
+    showings: int = 1
+    """How often a training image is shown in the mean, each time with another text."""
 
     def captions(self) -> Iterable[str]:
         return ()
@@ -48,15 +51,14 @@ class ImageTexts(NoNegatives):
         world = World(self.rules, seed=world_seed(run.seed, "val"), device=run.device_name)
         batches, references = [], []
         for first in range(0, pairs, at_once):
-            scenes = world.scenes(np.arange(first, min(first + at_once, pairs)))
-            batches.append(self.rows(run, world, scenes))
-            texts = captions_text(write_image_texts(from_both_cameras(scenes), seed=world.seed))
+            scenes = from_both_cameras(world.scenes(np.arange(first, min(first + at_once, pairs))))
+            batches.append(self.described(run, scenes, self.drawn(run, world, scenes), seed=world.seed))
+            texts = captions_text(write_image_texts(scenes, seed=world.seed))
             references += [[text] for text in texts]
         return HeldOut(batches=batches, references=references)
 
-    def rows(self, run: RunContext, world: World, scenes: SceneBatch) -> PairBatch:
-        """One image and one text of every scene; the image stands on both sides, for no objective reads `after`."""
-        scenes = from_both_cameras(scenes)
+    def drawn(self, run: RunContext, world: World, scenes: SceneBatch) -> Tensor:
+        """uint8 (S, 3, H, W): every scene as it was before."""
         height, width = run.image_size
         images, _ = draw_views(
             scenes,
@@ -68,10 +70,14 @@ class ImageTexts(NoNegatives):
             device=run.device_name,
             views=(BEFORE,),
         )
-        ids: Tensor = torch.as_tensor(write_image_texts(scenes, seed=world.seed)).long()
+        return images[:, 0]
+
+    def described(self, run: RunContext, scenes: SceneBatch, images: Tensor, *, seed: int) -> PairBatch:
+        """The images with one text of each; the image stands on both sides, for no objective reads `after`."""
+        ids: Tensor = torch.as_tensor(write_image_texts(scenes, seed=seed)).long()
         batch = PairBatch(
-            before=images[:, 0],
-            after=images[:, 0],
+            before=images,
+            after=images,
             caption_ids=ids,
             caption_mask=ids != PAD_ID,
             change_type=torch.full((len(scenes),), -1, device=images.device),
@@ -82,7 +88,7 @@ class ImageTexts(NoNegatives):
 
 
 class ImageTextBatches:
-    """Fresh scenes for ever. Like the stream of pairs, and resumed like it."""
+    """Scenes for ever. Like the stream of pairs, and resumed like it; what is kept to be shown again is drawn anew."""
 
     paired = False
     shares_before = False
@@ -92,6 +98,11 @@ class ImageTextBatches:
         self.scenes, odd = divmod(images, source.alike)
         if odd:
             raise ConfigError(f"{images} images a step do not split into families of {source.alike}")
+        self._fresh, odd = divmod(self.scenes, source.showings)
+        if odd:
+            raise ConfigError(f"{self.scenes} scenes a step are not a multiple of {source.showings} showings")
+        self._shelf = Shelf(_SHELF * self.scenes) if source.showings > 1 else None
+        self._steps = 0
         self.world = World(source.rules, seed=world_seed(run.seed), device=run.device_name)
         self.world.check_room()
         self._chunk_size = -(-_CHUNK[run.device.type] // self.scenes) * self.scenes  # whole batches: none is left over
@@ -100,15 +111,26 @@ class ImageTextBatches:
         self._chunk_start = 0
 
     def next_batch(self) -> PairBatch:
-        """The next scenes of this process."""
+        """The next scenes of this process, or such as were shown before together with some new ones."""
+        source, seed = self.source, self.world.seed
+        first = self._shelf is None or self._shelf.filled == 0
+        scenes = from_both_cameras(families(self._next_scenes(self.scenes if first else self._fresh), source.alike))
+        images = source.drawn(self.run, self.world, scenes)
+        if self._shelf is not None:
+            self._shelf.put(as_tensors(scenes), images, source.alike)
+            self._steps += 1
+            chooser = torch.Generator(images.device).manual_seed((seed + self._steps) % 2**63)
+            scenes, images = self._shelf.take(self.scenes, chooser)
+        return source.described(self.run, scenes, images, seed=seed + self._steps)
+
+    def _next_scenes(self, count: int) -> SceneBatch:
         step = self.run.processes
         taken = (self._next - self._chunk_start) // step
-        if self._chunk is None or not 0 <= taken <= len(self._chunk) - self.scenes:
+        if self._chunk is None or not 0 <= taken <= len(self._chunk) - count:
             self._chunk_start, taken = self._next, 0
             self._chunk = self.world.scenes(self._next + step * np.arange(self._chunk_size))
-        self._next += self.scenes * step
-        scenes = self._chunk[taken : taken + self.scenes]
-        return self.source.rows(self.run, self.world, families(scenes, self.source.alike))
+        self._next += count * step
+        return self._chunk[taken : taken + count]
 
     def state_dict(self) -> dict[str, Any]:
         """Where the stream stands, for all processes alike."""
@@ -119,6 +141,36 @@ class ImageTextBatches:
         if state["seed"] != self.world.seed:
             raise ConfigError("the stream was saved with another seed")
         self._next, self._chunk = state["next_scene"] + self.run.rank, None
+
+
+class Shelf:
+    """Families of images and their scenes, the latest ones; drawing an image costs more than learning from it once."""
+
+    def __init__(self, families: int) -> None:
+        self.families = families
+        self.filled = 0
+        self._at = 0
+        self._kept: dict[str, Tensor] = {}
+
+    def put(self, scenes: SceneBatch, images: Tensor, alike: int) -> None:
+        """Keep them, in the place of the oldest."""
+        new = {field.name: getattr(scenes, field.name) for field in fields(SceneBatch)} | {"images": images}
+        count = len(images) // alike
+        places = torch.arange(self._at, self._at + count, device=images.device) % self.families
+        for name, value in new.items():
+            value = value.reshape(count, alike, *value.shape[1:])
+            if name not in self._kept:
+                self._kept[name] = value.new_empty((self.families, *value.shape[1:]))
+            self._kept[name][places.to(value.device)] = value
+        self._at = (self._at + count) % self.families
+        self.filled = min(self.filled + count, self.families)
+
+    def take(self, count: int, chooser: torch.Generator) -> tuple[SceneBatch, Tensor]:
+        """So many families, chosen at random, none twice."""
+        chosen = torch.randperm(self.filled, generator=chooser, device=chooser.device)[:count]
+        taken = {name: value[chosen.to(value.device)].flatten(0, 1) for name, value in self._kept.items()}
+        images = taken.pop("images")
+        return SceneBatch(**taken), images
 
 
 def families(scenes: SceneBatch, size: int) -> SceneBatch:
