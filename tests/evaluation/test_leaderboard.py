@@ -131,6 +131,9 @@ def test_only_runs_of_one_length_are_compared(folder: Path) -> None:
     assert "seeds a system: 1 or 2" in board.notes[0]
     assert any("trained for less" in note and "DIRL (1,024 pairs)" in note for note in board.notes)
     assert "left out, too short: DUDA, seed 3 (1,024 pairs)" in board.notes
+    one = read_leaderboard([folder], meteor=False, seeds=1)
+    assert {len(entry.runs) for entry in one.entries} == {1}
+    assert next(entry for entry in one.entries if entry.title == "DUDA").mean("facts") == pytest.approx(3 / 6)
 
 
 def test_other_pairs_and_empty_folders_are_refused(folder: Path, tmp_path: Path) -> None:

@@ -19,6 +19,9 @@ def leaderboard(
     published: Annotated[
         str, typer.Option(metavar="NAME", help="Whose published rows stand beside: clevr-change, levir-cc.")
     ] = "clevr-change",
+    seeds: Annotated[
+        int | None, typer.Option(min=1, help="The first N seeds of each system, for rows of equal numbers; all.")
+    ] = None,
     meteor: Annotated[bool, typer.Option("--meteor/--no-meteor", help="METEOR takes the longest by far.")] = True,
 ) -> None:
     """Score every system's captions of the same held-out pairs: metrics, facts, intervals, paired tests, order."""
@@ -27,7 +30,7 @@ def leaderboard(
     from spotchange.reports.leaderboard import correlation_line, leaderboard_tables, write_page
 
     check_result_file("--html", html, begins=HTML)
-    board = read_leaderboard(folders, published=published, meteor=meteor)
+    board = read_leaderboard(folders, published=published, meteor=meteor, seeds=seeds)
     for note in board.notes:
         notes().print("note:", note, markup=False, soft_wrap=True)
     if html is not None:

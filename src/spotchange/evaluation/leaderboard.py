@@ -105,8 +105,17 @@ class Leaderboard:
     notes: list[str]
 
 
-def read_leaderboard(folders: Sequence[Path], *, published: str = "clevr-change", meteor: bool = True) -> Leaderboard:
-    """Read every run below the folders; all must have spoken of the same pairs."""
+def read_leaderboard(
+    folders: Sequence[Path], *, published: str = "clevr-change", meteor: bool = True, seeds: int | None = None
+) -> Leaderboard:
+    """Read every run below the folders; all must have spoken of the same pairs.
+
+    Args:
+        folders: Where runs are.
+        published: Whose published rows stand beside.
+        meteor: Whether METEOR is computed.
+        seeds: At most so many of a system, the first ones, so that rows have equal numbers; None: all.
+    """
     runs = [read_run(path.parent) for folder in folders for path in sorted(folder.rglob(CAPTIONS))]
     if not runs:
         raise InputError(
@@ -122,7 +131,7 @@ def read_leaderboard(folders: Sequence[Path], *, published: str = "clevr-change"
     speeds = _speeds(folders)
     most = max((run.pairs or 0 for run in runs), default=0)
     chosen, left_out = _of_one_length(_by_system(runs), most)
-    scored = {title: [score_run(run, scorer) for run in own] for title, own in chosen.items()}
+    scored = {title: [score_run(run, scorer) for run in own[:seeds]] for title, own in chosen.items()}
     best = max(
         (own for own in scored.values() if _is_full(own[0].run, most)),
         key=lambda own: statistics.fmean(each.scores[JUDGED_BY] for each in own),
