@@ -128,6 +128,21 @@ def test_captions_are_the_same_rows_in_the_same_order(tmp_path: Path, model: str
     assert [json.loads(line)["id"] for line in told.stdout.splitlines()] == [f"p{n}" for n in range(count)] + ["absent"]
 
 
+def test_relative_paths_mean_what_they_mean_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for side in ("before", "after"):
+        (tmp_path / side).mkdir()
+    write_pairs(tmp_path, 3)
+    shutil.copy(tmp_path / "1_before.png", tmp_path / "before" / "a.png")
+    shutil.copy(tmp_path / "1_after.png", tmp_path / "after" / "a.png")
+    monkeypatch.chdir(tmp_path)  # workers began elsewhere, as those of `ray start` do
+    caption("--pairs", "pairs.jsonl", "--model", "pixels", "--out", "far.jsonl", "--engine", "ray")
+    assert ["error" in line for line in map(json.loads, Path("far.jsonl").read_text().splitlines())] == [False] * 3 + [
+        True
+    ]
+    CliRunner().invoke(app, ["compare", "before", "after", "--diff-dir", "diff", "--engine", "ray"])
+    assert [path.name for path in (tmp_path / "diff").iterdir()] == ["a.png"]
+
+
 def test_a_run_goes_on_where_it_was_stopped_and_makes_bad_shards_again(tmp_path: Path) -> None:
     manifest = write_pairs(tmp_path, 40)
     pairs = pairs_from_manifest(manifest)[:40]

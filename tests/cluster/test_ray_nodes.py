@@ -7,6 +7,8 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import nullcontext
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -72,6 +74,42 @@ def test_other_versions_on_the_cluster_are_one_line() -> None:
     assert "has other versions than this machine" in _not_connected("10.0.0.1:6379", ray_says).message
     worker = _Worker(b"", "0.0.1")  # a driver of another spotchange
     assert "this machine 0.0.1" in str(worker.problem)
+
+
+def test_results_lost_while_items_are_looked_at_alone_are_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    from spotchange.cluster import ray_engine
+
+    calls: list[tuple[int, list[int]]] = []
+
+    def stream(
+        packed: bytes, wanted: dict[int, list[int]], *_: object, retries: int
+    ) -> Iterator[tuple[int, list[int]]]:
+        calls.append((retries, list(wanted)))
+        if retries:
+            return  # the only piece is lost with its worker
+        for number, (item,) in list(wanted.items()):
+            if item == 3 and len(calls) == 2:
+                raise ray_engine._ResultsLost("a node took results along")
+            if item != 4:
+                yield number, [item * item]
+
+    class Telling:
+        def failed(self, item: int, reason: str) -> str:
+            return f"{item}: {reason}"
+
+    monkeypatch.setattr(ray_engine, "_connected", lambda options: nullcontext())
+    monkeypatch.setattr(ray_engine, "_count_workers", lambda options: 2)
+    monkeypatch.setattr(ray_engine, "_stream", stream)
+    found = list(run_on_ray(Telling(), {0: [1, 2, 3, 4, 5]}, ClusterOptions()))
+    assert found == [(0, [1, 4, 9, "4: " + ray_engine.DIED, 25])]
+    assert calls == [(1, [0]), (0, [0, 1, 2, 3, 4]), (0, [2, 3, 4])]
+
+
+def test_a_package_that_the_cluster_lacks_is_one_line() -> None:
+    from spotchange.cluster.ray_engine import _portable
+
+    found = _portable(ModuleNotFoundError("No module named 'onnxruntime'", name="onnxruntime"))
+    assert str(found) == "a machine of the cluster has no Python package 'onnxruntime'"
 
 
 def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

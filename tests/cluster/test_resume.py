@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from spotchange.cluster import Resumption, ShardedLines, lines_of
+from spotchange.cluster import ClusterOptions, Resumption, ShardedLines, lines_of
+from spotchange.cluster.work import run_here
+from spotchange.errors import InputError
 from spotchange.evaluation.on_cluster import line_of, output_of
 from spotchange.evaluation.predictions import Output
 from spotchange.regression import ComparedFile
@@ -23,6 +25,7 @@ class Lengths:
     """The lengths of texts in files, and which files were looked into for them."""
 
     version: str = "1"
+    batch_size: int = 1
     made: list[str] = field(default_factory=list)
 
     def start(self) -> Callable[[Sequence[Path]], Iterator[dict[str, Any]]]:
@@ -71,7 +74,7 @@ def run(work: Lengths, files: dict[str, Path], out: Path, *, stop: bool = False)
         return [{"id": line["id"], "length": line["length"], "completed": True} for line in made]
 
     kept = Resumption(shards=ShardedLines(out), told=told.append)
-    for piece in lines_of(work, files, batch_size=1, cluster=None, kept=kept, completed=complete):
+    for _, piece in lines_of(work, files, cluster=None, kept=kept, completed=complete):
         lines += piece
         if stop:
             raise Stopped
@@ -99,6 +102,54 @@ def test_what_was_completed_is_kept_and_only_the_rest_is_made(files: dict[str, P
     work = Lengths(version="2")
     assert run(work, files, out)[2].endswith("beginning anew")
     assert work.made == list(files)
+
+
+def test_an_error_is_made_again_and_its_neighbours_are_not(files: dict[str, Path], tmp_path: Path) -> None:
+    class Failing(Lengths):
+        def start(self) -> Callable[[Sequence[Path]], Iterator[dict[str, Any]]]:
+            lengths = super().start()
+            bad = {"id": "t1", "error": "is no text"}
+            return lambda paths: (bad if line["id"] == "t1" else line for line in lengths(paths))
+
+    out = tmp_path / "out"
+    with pytest.raises(Stopped):
+        run(Failing(), files, out, stop=True)
+    work = Lengths()
+    lines, _, told = run(work, files, out)
+    assert work.made == ["t1", *list(files)[4:]]
+    assert [line["length"] for line in lines] == list(range(10))
+    assert told.endswith("going on, 3 of 10 rows are there")
+
+
+def test_a_piece_that_comes_late_holds_nothing_up(
+    files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def late(work: Any, wanted: dict[int, Any], *_: Any, **__: Any) -> Iterator[tuple[int, list[Any]]]:
+        """As a cluster gives a piece that lost its worker."""
+        first, *rest = run_here(work, wanted)
+        yield from (*rest, first)
+
+    monkeypatch.setattr("spotchange.cluster.resume.run_on_ray", late)
+    shards, found = ShardedLines(tmp_path / "out"), []
+    for number, lines in lines_of(Lengths(), files, cluster=ClusterOptions(), kept=Resumption(shards=shards)):
+        found.append((number, len(lines), len(shards)))
+    assert found == [(1, 4, 1), (2, 2, 2), (0, 4, 3)]
+    shards.merge(3)
+    assert [json.loads(line)["id"] for line in (tmp_path / "out").read_text().splitlines()] == list(files)
+
+
+def test_what_does_not_begin_leaves_nothing(
+    files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: Any, **__: Any) -> Iterator[tuple[int, list[Any]]]:
+        raise InputError("the cluster has other versions")
+        yield
+
+    monkeypatch.setattr("spotchange.cluster.resume.run_on_ray", refused)
+    kept = Resumption(shards=ShardedLines(tmp_path / "new" / "out"))
+    with pytest.raises(InputError):
+        list(lines_of(Lengths(), files, cluster=ClusterOptions(), kept=kept))
+    assert not (tmp_path / "new").exists()
 
 
 def test_nothing_to_do_writes_nothing(tmp_path: Path) -> None:

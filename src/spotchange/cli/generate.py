@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from spotchange.scenes.dataset import MadeScene, SceneWork, Written
 
 ALL = "all"
+MOST_SCENES_A_PIECE = 64  # of the work of a cluster: three or four PNG files each, some 25 MB
 MOST_SCENES = 10_000_000  # 140 times what the official set has
 
 
@@ -134,7 +135,7 @@ def _generate(
 def _on_cluster(cluster: ClusterOptions, work: SceneWork, numbers: Sequence[int]) -> Iterator[MadeScene]:
     from spotchange.cluster import in_order, pieces, run_on_ray
 
-    cut = dict(enumerate(pieces(numbers, 1)))
+    cut = dict(enumerate(pieces(numbers, most=MOST_SCENES_A_PIECE)))
     for made in in_order(run_on_ray(work, cut, cluster, started=tell_workers) if cut else ()):
         yield from made
 

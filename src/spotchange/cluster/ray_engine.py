@@ -17,7 +17,9 @@ import tempfile
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from importlib import import_module
+from itertools import chain, islice
 from typing import Any
 
 from spotchange import __version__
@@ -25,6 +27,7 @@ from spotchange.cluster.work import ClusterOptions, Piece, Work
 from spotchange.errors import InputError, SpotchangeError
 
 DIED = "the worker that looked at it died, also with it alone (out of memory, or a crash of a library)"
+SECONDS_TO_TELL = 60.0  # of a node that is asked why no worker starts there
 QUEUED = 2  # pieces a worker has at hand: it never waits for the next one
 # glibc's mallopt: names from malloc.h, and bytes; 32 MiB is the most it takes for the second.
 KEPT_MEMORY = {-1: 2**28, -3: 2**25}  # M_TRIM_THRESHOLD, M_MMAP_THRESHOLD
@@ -39,40 +42,45 @@ def run(
     work: Work, wanted: dict[int, Piece], options: ClusterOptions, started: Callable[[int], None]
 ) -> Iterator[tuple[int, list[Any]]]:
     """See `run_on_ray`."""
-    missing = dict(wanted)
+    lost = dict(wanted)
     with _connected(options):
         from ray import cloudpickle  # so that what a notebook defines travels too
 
-        packed = cloudpickle.dumps(work)
+        packed = cloudpickle.dumps((work, os.getcwd()))
         workers = _count_workers(options)
         started(workers)
-        complete = False
-        while missing and not complete:
-            left = len(missing)
-            try:
-                for number, results in _stream(packed, missing, options, workers, retries=1):
-                    del missing[number]
-                    yield number, results
-                complete = True
-            except _ResultsLost as error:
-                if len(missing) == left:  # not even one piece more: it would be the same again
-                    raise _explained(error) from error
-        singles = {(number, place): item for number, piece in missing.items() for place, item in enumerate(piece)}
-        alone: dict[int, Piece] = {each: [item] for each, item in enumerate(singles.values())}
-        found = dict(_stream(packed, alone, options, workers, retries=0))
-        answers = iter(
-            [found[each][0] if each in found else work.failed(item, DIED) for each, (item,) in alone.items()]
-        )
-        for number, piece in missing.items():
-            yield number, [next(answers) for _ in piece]
+        for number, results in _delivered(packed, wanted, options, workers, retries=1):
+            del lost[number]
+            yield number, results
+        alone: dict[int, Piece] = {place: [item] for place, item in enumerate(chain.from_iterable(lost.values()))}
+        found = dict(_delivered(packed, alone, options, workers, retries=0))
+        answers = (found[place][0] if place in found else work.failed(item, DIED) for place, (item,) in alone.items())
+        for number, piece in lost.items():
+            yield number, list(islice(answers, len(piece)))
+
+
+def _delivered(
+    packed: bytes, wanted: dict[int, Piece], options: ClusterOptions, workers: int, *, retries: int
+) -> Iterator[tuple[int, list[Any]]]:
+    """Pieces that come through, in a stream that is begun again when the cluster could not deliver."""
+    missing = dict(wanted)
+    complete = False
+    while missing and not complete:
+        left = len(missing)
+        try:
+            for number, results in _stream(packed, missing, options, workers, retries=retries):
+                del missing[number]
+                yield number, results
+            complete = True
+        except _ResultsLost as error:
+            if len(missing) == left:  # not even one piece more: it would be the same again
+                raise _explained(error, packed) from error
 
 
 def _stream(
     packed: bytes, wanted: dict[int, Piece], options: ClusterOptions, workers: int, *, retries: int
 ) -> Iterator[tuple[int, list[Any]]]:
     """Pieces through a pool of workers; those that are lost with their worker are left out."""
-    if not wanted:
-        return
     import ray
 
     rows = [{"number": number, "piece": pickle.dumps(piece)} for number, piece in wanted.items()]
@@ -112,7 +120,10 @@ class _Worker:
             return
         _keep_freed_memory()
         try:
-            self.do = pickle.loads(packed).start()
+            work, place = pickle.loads(packed)
+            with suppress(OSError):  # a machine without that folder still reads what has a whole address
+                os.chdir(place)  # relative paths mean here what they mean to whoever typed them
+            self.do = work.start()
         except Exception as error:
             self.problem = _portable(error)
 
@@ -143,6 +154,8 @@ def _portable(error: Exception) -> Exception:
     """An error that can travel: what a user can repair as one line, our own mistakes with the place they came from."""
     if isinstance(error, SpotchangeError):
         return InputError(error.message, hint=error.hint)
+    if isinstance(error, ModuleNotFoundError):
+        return _absent(error.name)
     return RuntimeError("in a worker:\n" + traceback.format_exc())
 
 
@@ -240,10 +253,36 @@ def _data_settings() -> Iterator[None]:
         context.execution_options.preserve_order = ordered
 
 
-def _explained(error: _ResultsLost) -> InputError:
-    absent = _NO_MODULE.search(str(error))
+def _explained(error: _ResultsLost, packed: bytes) -> InputError:
+    absent = _NO_MODULE.search(str(error)) or _NO_MODULE.search(_told_by_nodes(packed))
     if absent is not None:
-        hint = "the same installation on every machine"
-        return InputError(f"a machine of the cluster has no Python package '{absent[1]}'", hint=hint)
+        return _absent(absent[1])
     text = str(error).strip().splitlines()
     return InputError(f"the cluster gave no results: {text[-1] if text else 'it ended'}")
+
+
+def _absent(package: str | None) -> InputError:
+    hint = "the same installation on every machine"
+    return InputError(f"a machine of the cluster has no Python package '{package}'", hint=hint)
+
+
+def _told_by_nodes(packed: bytes) -> str:
+    """What hinders a worker from starting on some node; a pool only tells that its workers are gone."""
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    start = ray.remote(num_cpus=0, max_retries=0)(_start)
+    for node in ray.nodes():
+        if node["Alive"]:
+            there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+            try:
+                ray.get(start.options(scheduling_strategy=there).remote(packed), timeout=SECONDS_TO_TELL)
+            except (ray.exceptions.RayError, TimeoutError) as error:
+                return str(error)
+    return ""
+
+
+def _start(packed: bytes) -> None:
+    """What every worker of a pool needs before it starts."""
+    import_module("ray.data")
+    pickle.loads(packed)

@@ -15,7 +15,7 @@ from itertools import chain
 from typing import Any, Protocol
 
 from spotchange.cluster.shards import ShardedLines
-from spotchange.cluster.work import ClusterOptions, Piece, in_order, pieces, run_here, run_on_ray
+from spotchange.cluster.work import ClusterOptions, Piece, pieces, run_here, run_on_ray
 
 Line = dict[str, Any]
 MARK = "fingerprint"
@@ -24,6 +24,11 @@ READERS = 4  # threads that look at files again: a store answers slowly, but man
 
 class MarkedWork(Protocol):
     """What workers do, as `Work`; results are lines of JSON with the `id` of their item."""
+
+    @property
+    def batch_size(self) -> int:
+        """Items computed together."""
+        ...
 
     def start(self) -> Callable[[Sequence[Any]], Iterable[Line]]:
         """Load what is needed; what comes back gives one line for each item, in order."""
@@ -61,33 +66,30 @@ def lines_of(
     work: MarkedWork,
     items: Mapping[str, Any],
     *,
-    batch_size: int,
     cluster: ClusterOptions | None,
     kept: Resumption | None = None,
     completed: Callable[[list[Any], list[Line]], list[Line]] = lambda items, lines: lines,
     started: Callable[[int], None] = lambda workers: None,
-) -> Iterator[list[Line]]:
-    """The lines of the items, a piece at a time, in order.
+) -> Iterator[tuple[int, list[Line]]]:
+    """The numbers and the lines of pieces of the items, each as soon as it is there: `in_order` puts them in order.
 
     Args:
         work: what is done with the items.
         items: by the `id` of their line.
-        batch_size: items computed together.
         cluster: whose workers compute; None: this process.
         kept: where finished pieces are kept; None: nowhere, and a run that is killed begins anew.
         completed: does here what cannot be done by workers, with the new lines of a piece before they are kept.
         started: told the number of workers when there is a cluster.
     """
-    cut = pieces(list(items), batch_size)
-    keys = [_key(work, batch_size, [items[name] for name in piece]) for piece in cut] if kept else []
+    cut = pieces(list(items), work.batch_size)
+    keys = [_key(work, [items[name] for name in piece]) for piece in cut] if kept else []
     earlier = _earlier(kept, keys, len(items)) if kept else {}
     wanted: dict[int, Piece] = {
         number: [(items[name], earlier.get(name, {}).get(MARK)) for name in piece] for number, piece in enumerate(cut)
     }
     marked = _Marked(work, marks=kept is not None)
-
-    def made() -> Iterator[tuple[int, list[Line]]]:
-        run = run_here(marked, wanted) if cluster is None else run_on_ray(marked, wanted, cluster, started=started)
+    run = run_here(marked, wanted) if cluster is None else run_on_ray(marked, wanted, cluster, started=started)
+    try:
         for number, found in run if items else ():
             new = [(item, line) for (item, _), line in zip(wanted[number], found, strict=True) if line is not None]
             done = iter(_completed(completed, [item for item, _ in new], [line for _, line in new]))
@@ -96,11 +98,8 @@ def lines_of(
             if kept:
                 kept.shards.add(number, keys[number], lines)
             yield number, lines
-
-    try:
-        yield from in_order(made())
     finally:
-        if kept and items:
+        if kept and len(kept.shards):
             kept.shards.save()
 
 
@@ -145,8 +144,9 @@ def _completed(
 
 
 def _earlier(kept: Resumption, keys: Sequence[str], items: int) -> dict[str, Line]:
-    """Lines by name that may be taken if their files are still the same."""
-    left = [line for number, key in enumerate(keys) for line in kept.shards.whole(number, key) or ()]
+    """Lines by name that may be taken if their files are still the same; those with an error have no fingerprint."""
+    whole = (kept.shards.whole(number, key) or () for number, key in enumerate(keys))
+    left = [line for line in chain.from_iterable(whole) if MARK in line]
     if left:
         kept.told(f"{kept.shards.folder}: going on, {len(left)} of {items} rows are there")
     elif len(kept.shards):
@@ -154,7 +154,7 @@ def _earlier(kept: Resumption, keys: Sequence[str], items: int) -> dict[str, Lin
     return {line["id"]: line for line in chain(kept.known, left) if MARK in line}
 
 
-def _key(work: MarkedWork, batch_size: int, piece: Sequence[Any]) -> str:
+def _key(work: MarkedWork, piece: Sequence[Any]) -> str:
     """What the lines of a piece are made from."""
-    values = [work.settings(), batch_size, [work.names(item) for item in piece]]
+    values = [work.settings(), work.batch_size, [work.names(item) for item in piece]]
     return hashlib.sha256(json.dumps(values, sort_keys=True, default=str).encode()).hexdigest()

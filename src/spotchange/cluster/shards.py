@@ -38,9 +38,9 @@ class ShardedLines:
         return len(self._shards)
 
     def whole(self, number: int, key: str) -> list[dict[str, Any]] | None:
-        """The lines of a shard made from `key`, if it is there as it was written and without errors."""
+        """The lines of a shard made from `key`, if it is there as it was written."""
         entry = self._shards.get(number)
-        if entry is None or entry["key"] != key or entry["errors"]:
+        if entry is None or entry["key"] != key:
             return None
         content = self._content(number)
         return None if content is None else [load_json(line) for line in content.splitlines()]
@@ -53,7 +53,6 @@ class ShardedLines:
             "key": key,
             "sha256": hashlib.sha256(content).hexdigest(),
             "lines": len(lines),
-            "errors": sum("error" in line for line in lines),
         }
         if time.monotonic() > self._written + SECONDS_BETWEEN:
             self.save()
@@ -100,7 +99,7 @@ class ShardedLines:
 
 
 def _checked(entry: Any) -> dict[str, Any]:
-    kinds = {"key": str, "sha256": str, "lines": int, "errors": int}
+    kinds = {"key": str, "sha256": str, "lines": int}
     if not all(isinstance(entry[name], kind) for name, kind in kinds.items()):
         raise ValueError("not an entry of a manifest")
     return dict(entry)

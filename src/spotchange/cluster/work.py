@@ -78,13 +78,14 @@ def _check_grpc(connection: socket.socket) -> None:
         raise OSError("what listens there is something else")
 
 
-def pieces(items: Sequence[Any], batch_size: int) -> list[Piece]:
+def pieces(items: Sequence[Any], batch_size: int = 1, *, most: int = MOST_ITEMS) -> list[Piece]:
     """Consecutive items in pieces of whole batches, so that the same pairs are computed together as on one machine.
 
-    The cut depends on the items alone, never on the workers: a run goes on with another number of them.
+    The cut depends on the items alone, never on the workers: a run goes on with another number of them. `most` is
+    for results that are large: those of a piece are held together, and lost together.
     """
     fair = -(-len(items) // PIECES)
-    size = max(1, min(MOST_ITEMS, max(BATCHES_A_PIECE * batch_size, fair)) // batch_size) * batch_size
+    size = max(1, min(most, max(BATCHES_A_PIECE * batch_size, fair)) // batch_size) * batch_size
     return [items[first : first + size] for first in range(0, len(items), size)]
 
 

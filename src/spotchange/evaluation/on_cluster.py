@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from spotchange.cluster import ClusterOptions, Line, Resumption, lines_of
+from spotchange.cluster import ClusterOptions, Line, Resumption, in_order, lines_of
 from spotchange.data import Row
 from spotchange.errors import InputError
 from spotchange.evaluation.predictions import Output, SystemOutputs, fingerprint_of, outputs_from_model
@@ -93,20 +93,13 @@ def outputs_from_cluster(
 ) -> SystemOutputs:
     """Answers to all rows, in their order."""
     from spotchange.answering import LoadOptions
-    from spotchange.answering.bulk.spending import shared_usage, without_spending
+    from spotchange.answering.bulk.spending import counted, shared_usage
 
     _, usage = shared_usage(work.system, LoadOptions(device=work.device, model_options=work.model_options), far=True)
     outputs: list[Output] = []
     system: dict[str, Any] = {}
     items = {row.id: row for row in rows}
-    for lines in lines_of(
-        work,
-        items,
-        batch_size=work.batch_size,
-        cluster=cluster,
-        kept=kept,
-        completed=lambda _, lines: without_spending(usage, lines),
-    ):
+    for lines in in_order(lines_of(work, items, cluster=cluster, kept=kept, completed=counted(usage))):
         system = system or next((line["system"] for line in lines if "system" in line), {})
         outputs += map(output_of, lines)
         advance(len(lines))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from spotchange import __version__
 from spotchange.answering.bulk.fingerprint import pair_fingerprint
-from spotchange.cluster import ClusterOptions, Line, Resumption, lines_of
+from spotchange.cluster import ClusterOptions, Line, Resumption, in_order, lines_of
 from spotchange.regression.one_pair import ComparedFile, Job, compare_one
 from spotchange.regression.wording import WORDED_TOGETHER, in_words
 
@@ -25,6 +25,7 @@ class CompareWork:
 
     worded_by: str = ""
     """Fingerprint of the model that words them afterwards."""
+    batch_size: int = TOGETHER
 
     def start(self) -> Callable[[Sequence[Job]], Iterator[Line]]:
         """Nothing to load: pixels decide."""
@@ -71,7 +72,7 @@ def compare_on_cluster(
         return [each.to_line() for each in in_words(zip(found, folders, strict=True), captioner)]
 
     # Pieces of whole batches: the same pairs are shown to the model together as on one machine.
-    batch_size = TOGETHER if captioner is None else WORDED_TOGETHER
-    work, items = CompareWork(worded_by=worded_by), {job.name: job for job in jobs}
-    for lines in lines_of(work, items, batch_size=batch_size, cluster=cluster, kept=kept, completed=worded):
+    work = CompareWork(worded_by=worded_by, batch_size=TOGETHER if captioner is None else WORDED_TOGETHER)
+    items = {job.name: job for job in jobs}
+    for lines in in_order(lines_of(work, items, cluster=cluster, kept=kept, completed=worded)):
         yield from map(ComparedFile.from_line, lines)

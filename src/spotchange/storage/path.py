@@ -8,6 +8,7 @@ import io
 import os
 import posixpath
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -181,7 +182,8 @@ class StorePath(os.PathLike[str]):
         for below in files_below(str(self)):
             local = target / below
             local.parent.mkdir(parents=True, exist_ok=True)
-            local.write_bytes((self / below).read_bytes())
+            with (self / below).open() as far, local.open("wb") as near:
+                shutil.copyfileobj(far, near)
 
 
 def _version(facts: dict[str, Any]) -> str:

@@ -9,9 +9,9 @@ from pathlib import Path
 from spotchange.answering.build import LoadOptions, load
 from spotchange.answering.bulk.fingerprint import pair_fingerprint
 from spotchange.answering.bulk.one_machine import NamedPair, Tally, caption_pairs, check_ids, earlier_lines
-from spotchange.answering.bulk.spending import with_spending, without_spending
+from spotchange.answering.bulk.spending import counted, with_spending
 from spotchange.answering.interface import CaptionOptions, Usage
-from spotchange.cluster import ClusterOptions, Line, Resumption, ShardedLines, lines_of
+from spotchange.cluster import ClusterOptions, Line, Resumption, ShardedLines, in_order, lines_of
 from spotchange.locks import one_writer
 
 
@@ -70,14 +70,7 @@ def lines_from_cluster(
     """One line a pair, in order."""
     check_ids(pairs)
     items = {pair.id: pair for pair in pairs}
-    for lines in lines_of(
-        work,
-        items,
-        batch_size=work.batch_size,
-        cluster=cluster,
-        completed=lambda _, lines: without_spending(usage, lines),
-        started=started,
-    ):
+    for lines in in_order(lines_of(work, items, cluster=cluster, completed=counted(usage), started=started)):
         yield from lines
 
 
@@ -105,15 +98,8 @@ def write_from_cluster(
         shards = ShardedLines(out, anew=force)
         kept = Resumption(shards=shards, known=() if force else earlier_lines(out), told=told)
         items = {pair.id: pair for pair in pairs}
-        for lines in lines_of(
-            work,
-            items,
-            batch_size=work.batch_size,
-            cluster=cluster,
-            kept=kept,
-            completed=lambda _, lines: without_spending(usage, lines),
-            started=started,
-        ):
+        # In whatever order they come: shards have it, and what waits for a lost piece would fill the memory.
+        for _, lines in lines_of(work, items, cluster=cluster, kept=kept, completed=counted(usage), started=started):
             tally.add(lines)
             advance(len(lines))
             pieces += 1

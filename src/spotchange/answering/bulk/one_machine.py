@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -157,8 +158,9 @@ def write_results(
 
 def check_ids(pairs: Sequence[NamedPair]) -> None:
     """Every line needs a name of its own."""
-    if len({pair.id for pair in pairs}) < len(pairs):
-        raise InputError("two pairs have the same id")
+    names = Counter(pair.id for pair in pairs)
+    if len(names) < len(pairs):
+        raise InputError(f"two pairs have the same id, {names.most_common(1)[0][0]!r}")
 
 
 def earlier_lines(out: Path) -> Iterator[dict[str, Any]]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from spotchange.answering.build import LoadOptions, build_answerer
 from spotchange.answering.interface import Usage
@@ -40,10 +41,14 @@ def with_spending(usage: Usage | None, lines: Iterable[Line]) -> Iterator[Line]:
         yield line
 
 
-def without_spending(usage: Usage | None, lines: list[Line]) -> list[Line]:
-    """The lines as they are kept; what they tell of is counted."""
-    for line in lines:
-        spent = line.pop(SPENT, {})
-        if usage is not None:
-            usage.add(spent)
-    return lines
+def counted(usage: Usage | None) -> Callable[[list[Any], list[Line]], list[Line]]:
+    """For `lines_of`: gives lines as they are kept; what they tell of is added to `usage`."""
+
+    def count(_: list[Any], lines: list[Line]) -> list[Line]:
+        for line in lines:
+            spent = line.pop(SPENT, {})
+            if usage is not None:
+                usage.add(spent)
+        return lines
+
+    return count
