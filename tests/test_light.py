@@ -110,6 +110,14 @@ def test_a_verb_without_its_extra_says_so_in_one_line(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_models_are_pulled_without_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
+    finished = spotchange("models", "pull", "someone/model", "--out", "theirs", cwd=tmp_path)
+    assert finished.returncode == 2
+    assert "someone/model is not in its cache" in finished.stderr
+
+
 def test_a_model_without_an_export_needs_torch_and_says_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "config.json").write_text("{}")

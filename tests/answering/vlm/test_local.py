@@ -248,6 +248,35 @@ def test_other_weights_than_safetensors_are_refused(tmp_path: Path) -> None:
         build_vlm(f"vlm:{tmp_path}", {"no_cache": "true"}, device="cpu")
 
 
+def test_the_home_folder_is_found_behind_a_colon(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(folder.parent))
+    assert build_vlm(f"vlm:~/{folder.name}", QUIET, device="cpu").card.name == folder.name
+
+
+def test_a_revision_may_follow_the_name(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    commit = "0123456789abcdef0123456789abcdef01234567"
+    kept = tmp_path / "hub" / "models--someone--tiny"
+    shutil.copytree(folder, kept / "snapshots" / commit)
+    (kept / "refs").mkdir()
+    (kept / "refs" / "v1").write_text(commit)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    answerer = build_vlm("vlm:someone/tiny@v1", QUIET, device="cpu")
+    assert answerer.card.name == "someone/tiny"
+    assert answerer.signature.startswith("someone/tiny@0123456789ab+")
+
+
+def test_a_score_needs_the_scores_of_one_word_only(folder: Path) -> None:
+    """Those of every token of two images are gigabytes for a model with a large vocabulary."""
+    answerer = build_vlm(f"vlm:{folder}", QUIET | {"batch_size": "3"}, device="cpu")
+    lengths: list[int] = []
+    output = answerer.asker.model._model.get_output_embeddings()  # type: ignore[attr-defined]
+    output.register_forward_hook(lambda _, given, made: lengths.append(made.shape[1]))
+    together = answerer.yes_probabilities(pairs())
+    assert lengths == [1]
+    assert together == pytest.approx([answerer.yes_probabilities([each])[0] for each in pairs()], abs=1e-5)
+
+
 def test_a_folder_that_is_not_there_is_not_looked_for_on_the_hub() -> None:
     with pytest.raises(ModelError, match="no model folder at /nowhere/model"):
         build_vlm("vlm:/nowhere/model", {"no_cache": "true"}, device="cpu")

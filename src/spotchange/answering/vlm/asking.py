@@ -88,6 +88,8 @@ class Asked(Protocol):
     """A vision-language model: local or behind a server."""
 
     name: str
+    device: str
+    """Where it computes; "remote" behind a server."""
     sees: bool
     """False: a language model, which takes no images."""
     prompt_file: Path | None

@@ -13,6 +13,7 @@ from spotchange.answering.vlm.settings import VlmSettings
 from spotchange.errors import ModelError, ReplyError, SpotchangeError
 from spotchange.models.vlm.chat import has_template, without_second_start
 from spotchange.models.vlm.checkpoint import Checkpoint, load_checkpoint
+from spotchange.models.weights.description import called, resolved
 
 _FAILURES = (RuntimeError, ValueError, IndexError, TypeError, KeyError, AttributeError)
 
@@ -21,13 +22,15 @@ class LocalModel:
     """`Asked`, on this machine."""
 
     def __init__(self, name: str, settings: VlmSettings, *, device: str) -> None:
-        self.name = Path(name).resolve().name if Path(name).is_dir() else name  # a visitor need not see the path
+        name = resolved(name)
+        self.name = called(Path(name)) if Path(name).is_dir() else name  # a visitor need not see the path
         self._settings = settings
         loaded = _load(name, settings, device)
         self._model, self._processor = loaded.model, loaded.processor
         self.sees, self.prompt_file = loaded.sees, loaded.prompt_file
         self.signature = f"{loaded.signature}+{settings.dtype}+max{settings.max_new_tokens}+greedy"
         self._converses = has_template(self._processor)
+        self.device = str(self._model.device)
         self._lock = threading.Lock()  # one batch at a time: several would compete for the same memory
 
     def ask(self, questions: Sequence[Question]) -> list[RawReply | SpotchangeError]:
@@ -54,14 +57,19 @@ class LocalModel:
 
         inputs = self._inputs(questions)
         lengths = [int(mask.sum()) for mask in inputs["attention_mask"]]
+        one_word = questions[0].yes_or_no
         with torch.inference_mode():
-            if questions[0].yes_or_no:
-                logits = self._model(**inputs).logits[:, -1].float()
-                return [self._yes_or_no(row, length) for row, length in zip(logits, lengths, strict=True)]
-            ids = self._model.generate(
-                **inputs, max_new_tokens=self._settings.max_new_tokens, do_sample=False, num_beams=1
+            made = self._model.generate(
+                **inputs,
+                max_new_tokens=1 if one_word else self._settings.max_new_tokens,
+                do_sample=False,
+                num_beams=1,
+                return_dict_in_generate=True,
+                output_logits=one_word,
             )
-        written = ids[:, inputs["input_ids"].shape[1] :].tolist()
+        if one_word:
+            return [self._yes_or_no(row, length) for row, length in zip(made.logits[0].float(), lengths, strict=True)]
+        written = made.sequences[:, inputs["input_ids"].shape[1] :].tolist()
         return [self._reply(row, length) for row, length in zip(written, lengths, strict=True)]
 
     def _reply(self, ids: list[int], prompt_tokens: int) -> RawReply:
