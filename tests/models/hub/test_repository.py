@@ -16,6 +16,7 @@ from spotchange.cli.main import app
 from spotchange.errors import InputError, ModelError, SpotchangeError
 from spotchange.models.hub.repository import hub_name, pull_model, push_model
 from spotchange.models.vlm.checkpoint import fetched_adapter
+from spotchange.models.weights.description import REMOTE_CODE
 
 # The hub's own client, of its HTTP library.
 pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")
@@ -34,6 +35,7 @@ def test_there_and_back_and_loaded_by_name(hub: Hub, ours: Path, caplog: pytest.
     captioner = spotchange.load("mine/small", device="cpu")
     here = spotchange.load(ours, device="cpu")
     assert captioner.caption(*PAIR).caption == here.caption(*PAIR).caption
+    assert captioner.name == "mine/small"  # and not what its folder in the cache is called
     assert not list(pull_model("mine/small").glob("*.py"))  # code is never fetched
     assert TOKEN not in caplog.text
 
@@ -122,12 +124,14 @@ def test_the_commands(hub: Hub, ours: Path, tmp_path: Path) -> None:
     pushed = CliRunner().invoke(app, ["models", "push", str(ours), "mine/small", "--json"])
     assert pushed.exit_code == 0, pushed.output
     assert json.loads(pushed.stdout)["commit"].startswith(hub.address)
+    hub.commit("mine/small", "main", {"modeling_spotchange.py": b"raise SystemExit"})
     out = tmp_path / "theirs"
     pulled = CliRunner().invoke(app, ["models", "pull", "mine/small", "--out", str(out)])
     assert pulled.exit_code == 0, pulled.output
     assert pulled.stdout.strip() == str(out)
     assert (out / "model.safetensors").read_bytes() == (ours / "model.safetensors").read_bytes()
     assert "None were measured" in (out / "README.md").read_text()
+    assert (out / "modeling_spotchange.py").read_text() == REMOTE_CODE  # which config.json names, but not the hub's
     again = CliRunner().invoke(app, ["models", "pull", "mine/small", "--out", str(out)])
     assert isinstance(again.exception, InputError)
 

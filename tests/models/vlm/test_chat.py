@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,9 +13,12 @@ import torch
 from PIL import Image
 
 from spotchange.config.prompts import load_prompt
+from spotchange.config.sources import DatasetSource
+from spotchange.data import Row, write_rows
 from spotchange.errors import ConfigError, ModelError
 from spotchange.models.vlm.chat import IGNORED, ChatCoder, caption_in, shown
 from spotchange.models.vlm.scratch import build_scratch
+from spotchange.training.sources.chat import FolderChats
 
 RNG = np.random.default_rng(1)
 SENTENCES = ("the red cube is gone", "there is no change")
@@ -66,6 +72,21 @@ def test_a_stacked_pair_is_one_image_with_before_above() -> None:
     (sheet,) = shown(load_prompt("blip2idc"), before, after)
     assert sheet.size == (40, 60)
     assert (sheet.getpixel((5, 5)), sheet.getpixel((5, 55))) == ((255, 0, 0), (0, 0, 255))
+
+
+def test_lists_of_differences_are_learnt_whole(tmp_path: Path) -> None:
+    image(48, 48).save(tmp_path / "a.png")
+    listed = ("the cube moved", "the ball is gone")
+    names = {"before_file_name": "a.png", "after_file_name": "a.png"}
+    write_rows(tmp_path / "train" / "metadata.jsonl", [Row(id="a", captions=("two",), differences=listed, **names)])
+    (tmp_path / "a.png").rename(tmp_path / "train" / "a.png")
+    replies: list[str] = []
+    coder: Any = SimpleNamespace(
+        prompt=load_prompt("sentences"), encode=lambda images, spoken, kinds: replies.extend(spoken)
+    )
+    source = DatasetSource(kind="dataset", path=str(tmp_path))
+    FolderChats(source, held_out_split="val", seed=0, rank=0, processes=1).batches(coder, 1).next_batch()
+    assert json.loads(replies[0])["differences"] == list(listed)
 
 
 def test_without_a_template_only_a_prompt_that_needs_none_is_asked(processor: Any) -> None:

@@ -53,10 +53,11 @@ def pull_model(name: str, *, revision: str | None = None) -> Path:
 
 
 def copy_model(folder: Path, out: Path) -> None:
-    """The model's files as a folder of their own, all or nothing."""
+    """The model's files as a folder of their own, all or nothing, which transformers opens too."""
     with new_folder(out) as fresh:
         for path in _model_files(folder):
             shutil.copyfile(path, fresh / path.name)
+        write_text(fresh / REMOTE_FILE, REMOTE_CODE)  # ours, whatever the hub has: config.json may point to it
 
 
 def push_model(
