@@ -68,7 +68,8 @@ def build_answerer(model: str | os.PathLike[str] = BUNDLED, options: LoadOptions
     name, options = os.fspath(model), options or LoadOptions()
     kind = name.partition(":")[0]
     if options.model_options and kind not in ASKED:
-        raise InputError("--model-option is for vision-language models", hint="vlm:... or openai:...")
+        first = next(iter(options.model_options))
+        raise InputError(f"option {first!r} is for vision-language models", hint="vlm:... or openai:...")
     return ANSWERERS.get(kind, _folder_answerer)(name, options)
 
 

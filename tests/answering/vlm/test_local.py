@@ -159,6 +159,15 @@ def test_a_template_without_a_system_turn(folder: Path, tmp_path: Path) -> None:
     assert answerer.usage.failed == 0
 
 
+def test_a_template_that_refuses_is_one_line(folder: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "refusing"
+    shutil.copytree(folder, copy)
+    (copy / "chat_template.jinja").write_text("{{ raise_exception('one image only') }}")
+    answerer = build_vlm(f"vlm:{copy}", QUIET, device="cpu")
+    with pytest.raises(ModelError, match="template refuses this conversation: one image only"):
+        answerer.answer(pairs(), CaptionOptions())
+
+
 def test_a_folder_that_says_what_it_was_trained_to_be_asked_is_asked_that(folder: Path, tmp_path: Path) -> None:
     copy = tmp_path / "trained"
     shutil.copytree(folder, copy)
@@ -286,6 +295,8 @@ def test_a_folder_that_is_no_model_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").write_bytes(b"")
     with pytest.raises(ModelError, match="cannot load"):
         build_vlm(f"vlm:{tmp_path}", {"no_cache": "true"}, device="cpu")
+    with pytest.raises(ModelError, match="is a folder, which has no revision v1"):
+        build_vlm(f"vlm:{tmp_path}", {"no_cache": "true", "revision": "v1"}, device="cpu")
 
 
 def test_the_reply_is_one_token() -> None:

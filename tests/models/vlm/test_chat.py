@@ -16,7 +16,7 @@ from spotchange.config.prompts import load_prompt
 from spotchange.config.sources import DatasetSource
 from spotchange.data import Row, write_rows
 from spotchange.errors import ConfigError, ModelError
-from spotchange.models.vlm.chat import IGNORED, ChatCoder, caption_in, shown
+from spotchange.models.vlm.chat import IGNORED, ChatCoder, caption_in, conversation, shown
 from spotchange.models.vlm.scratch import build_scratch
 from spotchange.training.sources.chat import FolderChats
 
@@ -96,6 +96,16 @@ def test_without_a_template_only_a_prompt_that_needs_none_is_asked(processor: An
         ChatCoder(bare, load_prompt("plain"), dtype=torch.float32)
     with pytest.raises(ConfigError, match="no model scratch/nothing"):
         build_scratch("scratch/nothing")
+
+
+def test_a_template_without_a_system_turn_is_told_it_by_the_user() -> None:
+    processor: Any = build_scratch("scratch/llava-tiny").processor
+    plain = conversation(processor, load_prompt("plain").model_copy(update={"user": "be kind what changed"}))
+    refusal = "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system turns') }}{% endif %}"
+    processor.chat_template = refusal + processor.chat_template
+    asked = load_prompt("plain").model_copy(update={"system": "be kind"})
+    assert conversation(processor, asked) == plain
+    ChatCoder(processor, asked, dtype=torch.float32)  # also with a reply behind it
 
 
 def test_what_a_reply_ought_to_be_and_what_is_read_of_it() -> None:

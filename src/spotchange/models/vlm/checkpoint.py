@@ -64,6 +64,8 @@ def load_checkpoint(
     if adapter is not None and on_top is None:
         raise ModelError(f"{adapter} is no adapter: it has no {ADAPTER_CONFIG}")
     folder = Path(name)
+    if folder.is_dir() and revision is not None:
+        raise ModelError(f"{name} is a folder, which has no revision {revision}")
     if folder.is_dir() and not list(folder.glob("*.safetensors")):
         raise ModelError(f"{name} has no safetensors weights", hint="other formats can run code and are not loaded")
     options: dict[str, Any] = {"trust_remote_code": trust_remote_code}
