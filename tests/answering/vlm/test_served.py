@@ -188,6 +188,13 @@ def test_a_reply_may_be_the_sentence_itself_about_one_stacked_image(serve: Any, 
     assert "response_format" not in server.bodies[0]
 
 
+@pytest.mark.parametrize("thoughts", ["", "<think>It was red.</think>\n", "It was red.\n</think>\n\n"])
+@pytest.mark.parametrize(("prompt", "reply"), [("sentence", GOOD), ("plain", "the red mug is gone")])
+def test_thoughts_are_no_part_of_a_reply(serve: Any, prompt: str, thoughts: str, reply: str) -> None:
+    (answer,) = ask(serve(lambda body, tries: completion(thoughts + reply)), prompt=prompt)
+    assert answer.result.caption == "the red mug is gone"
+
+
 def test_hints_tell_what_the_pixels_show(serve: Any) -> None:
     server = serve(lambda body, tries: completion(GOOD))
     ask(server, hints="true")
