@@ -12,10 +12,15 @@ import pytest
 import torch
 from PIL import Image
 
+from spotchange.config.model import ModelSettings
 from spotchange.config.prompts import load_prompt
+from spotchange.config.recipes import find_recipe
 from spotchange.config.sources import DatasetSource
+from spotchange.config.training import Recipe
 from spotchange.data import Row, write_rows
 from spotchange.errors import ConfigError, ModelError
+from spotchange.language import build_tokenizer
+from spotchange.models.build import build_model, settings_for
 from spotchange.models.vlm.chat import IGNORED, ChatCoder, caption_in, conversation, shown
 from spotchange.models.vlm.scratch import build_scratch
 from spotchange.training.sources.chat import FolderChats
@@ -115,3 +120,13 @@ def test_what_a_reply_ought_to_be_and_what_is_read_of_it() -> None:
             assert caption_in(prompt, prompt.reply(changed=changed, caption=caption)) == caption
     for unreadable in ("the mug is gone", "[1]", '{"caption": 3}', '{"changed": true}', ""):
         assert caption_in(load_prompt("sentence"), unreadable) is None
+
+
+def test_the_small_models_that_were_compared_are_of_one_size() -> None:
+    """As docs/experiments/vlm.md has them: a preset that changes must not change what its recipe trains."""
+    recipe = Recipe.from_yaml(find_recipe("vlm/small-clip4idc"))
+    assert isinstance(recipe.model, ModelSettings)
+    with torch.device("meta"):
+        clip4idc = build_model(settings_for(recipe.model, build_tokenizer()))
+    models = (build_scratch("scratch/llava-small").model, clip4idc)
+    assert [sum(each.numel() for each in model.parameters()) for model in models] == [15_562_240, 15_611_504]
