@@ -105,6 +105,13 @@ def test_a_damaged_or_foreign_folder_is_not_pushed(hub: Hub, ours: Path, tmp_pat
     assert hub.repositories == {}
 
 
+def test_an_adapter_is_not_pushed_as_a_model_of_ours(hub: Hub, tmp_path: Path) -> None:
+    (tmp_path / "adapter_config.json").write_text("{}")
+    with pytest.raises(ModelError, match="is an adapter of a vision-language model"):
+        push_model(tmp_path, "mine/adapter")
+    assert not hub.repositories
+
+
 def test_the_card_has_the_figures_that_were_measured(hub: Hub, ours: Path, tmp_path: Path) -> None:
     results = tmp_path / "results.json"
     system = {"name": "ours", "corpus": {"CIDEr-D": 1.25}, "beyond": {"fact_accuracy": 0.5}}

@@ -83,9 +83,9 @@ def push_model(
 
     if _HUB_NAME.fullmatch(name) is None or "@" in name:
         raise InputError(f"{name!r} is no name on the hub", hint="ORGANISATION/NAME")
+    read_description(folder)  # says what it is where it is no model of ours
     for file, checksum in weight_files(folder).items():  # nobody shall fetch a damaged model
         check_sum(needed(folder, file), checksum, source="its index")
-    read_description(folder)
     with tempfile.TemporaryDirectory(prefix="spotchange-push-") as staged, _in_one_line(name, revision):
         _stage(folder, Path(staged), name=name, results=results)
         api = HfApi(endpoint=_endpoint())
