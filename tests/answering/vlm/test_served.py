@@ -6,6 +6,8 @@ import asyncio
 import base64
 import io
 import json
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -209,3 +211,18 @@ def test_every_difference_is_asked_for(serve: Any) -> None:
     (answer,) = ask(server, differences="many")
     assert list(answer.result.differences) == many["differences"]
     assert answer.result.to_dict()["differences"] == many["differences"]
+
+
+def test_a_servers_client_loads_no_torch(serve: Any) -> None:
+    server = serve(lambda body, tries: completion("the mug is gone"))
+    program = f"""if True:
+        import sys
+        import spotchange
+        from PIL import Image
+        pair = [Image.new("RGB", (20, 10), color) for color in ("red", "blue")]
+        for prompt in ("plain", "blip2idc"):
+            options = {{"no_cache": True, "prompt": prompt}}
+            assert spotchange.load({server.model!r}, model_options=options).caption(*pair).caption == "the mug is gone"
+        assert not {{"torch", "transformers"}} & sys.modules.keys()
+    """
+    subprocess.run([sys.executable, "-c", program], check=True)

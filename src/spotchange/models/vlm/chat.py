@@ -13,6 +13,7 @@ from PIL import Image
 from torch import Tensor
 
 from spotchange.config.prompts import Prompt
+from spotchange.drawing import stacked
 from spotchange.errors import ModelError
 
 IGNORED = -100  # label of a token that is not learnt, as transformers' losses have it
@@ -220,16 +221,6 @@ def has_template(processor: Any) -> bool:
 def shown(prompt: Prompt, before: Image.Image, after: Image.Image) -> list[Image.Image]:
     """The images that stand for a pair: both, or one with before above after."""
     return [before, after] if prompt.images == "two" else [stacked(before, after)]
-
-
-def stacked(before: Image.Image, after: Image.Image) -> Image.Image:
-    """One image with before above after, as wide as before."""
-    if after.width != before.width:
-        after = after.resize((before.width, max(1, round(after.height * before.width / after.width))))
-    sheet = Image.new("RGB", (before.width, before.height + after.height))
-    sheet.paste(before, (0, 0))
-    sheet.paste(after, (0, before.height))
-    return sheet
 
 
 def caption_in(prompt: Prompt, reply: str) -> str | None:
