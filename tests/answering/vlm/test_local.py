@@ -7,13 +7,10 @@ import os
 import shutil
 import subprocess
 import sys
-from contextlib import suppress
-from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
 from typing import Any
 
 import pytest
-from packaging.requirements import Requirement
 from PIL import Image
 from tiny_families import FAMILIES, REPLY, language_model, llava, teach
 
@@ -91,27 +88,6 @@ def test_torchvision_is_not_needed_and_a_hub_model_is_pinned_to_its_commit(folde
     environment = os.environ | {"HF_HUB_CACHE": str(tmp_path / "hub"), "HF_HUB_OFFLINE": "1"}
     done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, env=environment)
     assert done.stdout.startswith("someone/tiny@0123456789ab+")
-
-
-def test_the_extra_brings_no_torchvision() -> None:
-    """Everything that `pip install spotchange[vlm]` installs, as the installed packages say it themselves."""
-    brought: set[str] = set()
-    open_ends = [Requirement("spotchange[vlm]")]
-    while open_ends:
-        wanted = open_ends.pop()
-        for text in requires(wanted.name) or ():
-            found = Requirement(text)
-            extras = wanted.extras or {""}
-            if found.marker is not None and not any(found.marker.evaluate({"extra": each}) for each in extras):
-                continue
-            if str(found) not in brought:
-                brought.add(str(found))
-                with suppress(PackageNotFoundError):  # of another system
-                    requires(found.name)
-                    open_ends.append(found)
-    names = {Requirement(each).name for each in brought}
-    assert {"torch", "transformers", "peft", "httpx", "num2words"} <= names
-    assert not names & {"torchvision", "timm", "open_clip_torch"}
 
 
 def test_nonsense_is_an_error_row(tmp_path: Path) -> None:
