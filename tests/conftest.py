@@ -67,7 +67,7 @@ def serve(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[
     """Starts OpenAI-compatible servers that answer by a script, and ends them; no test waits between two tries."""
     from scripted_server import Server
 
-    monkeypatch.setattr("spotchange.answering.vlm.server._backoff", lambda attempt: 0.01)
+    monkeypatch.setattr("spotchange.answering.vlm.server.backoff", lambda tries: 0.01)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))  # never the user's replies
     servers: list[Server] = []
 

@@ -34,6 +34,7 @@ class Server(ThreadingHTTPServer):
         self.lock = threading.Lock()
         self.headers_seen: list[dict[str, str]] = []
         self.bodies: list[dict[str, Any]] = []
+        self.paths: list[str] = []
 
     @property
     def model(self) -> str:
@@ -58,6 +59,7 @@ class Handler(BaseHTTPRequestHandler):
                 tries = self.server.tries[key]
                 self.server.headers_seen.append({name.lower(): value for name, value in self.headers.items()})
                 self.server.bodies.append(body)
+                self.server.paths.append(self.path)
             self._reply(self.server.script(body, tries))
         finally:
             self.server.enter(-1)

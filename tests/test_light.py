@@ -1,13 +1,16 @@
-"""What works with the core's dependencies alone: no torch, no numba, no transformers."""
+"""What works with the core's dependencies alone: no torch, no numba, no transformers; what an extra must not bring."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 from PIL import Image
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "src/spotchange/assets/examples"
@@ -110,6 +113,14 @@ def test_a_verb_without_its_extra_says_so_in_one_line(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_models_are_pulled_without_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
+    finished = spotchange("models", "pull", "someone/model", "--out", "theirs", cwd=tmp_path)
+    assert finished.returncode == 2
+    assert "someone/model is not in its cache" in finished.stderr
+
+
 def test_a_model_without_an_export_needs_torch_and_says_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "config.json").write_text("{}")
@@ -117,3 +128,24 @@ def test_a_model_without_an_export_needs_torch_and_says_what_to_do(tmp_path: Pat
     assert finished.returncode == 2
     assert "has no ONNX export" in finished.stderr
     assert "models export model --to onnx" in finished.stderr
+
+
+def test_the_extra_brings_no_torchvision() -> None:
+    """Everything that `pip install spotchange[vlm]` installs, as the installed packages say it themselves."""
+    brought: set[str] = set()
+    open_ends = [Requirement("spotchange[vlm]")]
+    while open_ends:
+        wanted = open_ends.pop()
+        for text in requires(wanted.name) or ():
+            found = Requirement(text)
+            extras = wanted.extras or {""}
+            if found.marker is not None and not any(found.marker.evaluate({"extra": each}) for each in extras):
+                continue
+            if str(found) not in brought:
+                brought.add(str(found))
+                with suppress(PackageNotFoundError):  # of another system
+                    requires(found.name)
+                    open_ends.append(found)
+    names = {Requirement(each).name for each in brought}
+    assert {"torch", "transformers", "peft", "httpx", "num2words"} <= names
+    assert not names & {"torchvision", "timm", "open_clip_torch"}

@@ -81,6 +81,16 @@ def side_by_side(
     return figure([("before", panels[:1]), ("after", panels[1:])], [caption], band=BAND, font_size=20)
 
 
+def stacked(before: Image.Image, after: Image.Image) -> Image.Image:
+    """One image with before above after, as wide as before."""
+    if after.width != before.width:
+        after = after.resize((before.width, max(1, round(after.height * before.width / after.width))))
+    sheet = Image.new("RGB", (before.width, before.height + after.height))
+    sheet.paste(before, (0, 0))
+    sheet.paste(after, (0, before.height))
+    return sheet
+
+
 def figure(
     columns: Sequence[tuple[str, Sequence[Image.Image]]],
     texts: Sequence[str],

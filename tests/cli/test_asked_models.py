@@ -63,7 +63,7 @@ def test_a_batch_has_a_line_for_every_pair_and_the_next_run_asks_only_what_faile
     assert ["error" in line for line in lines] == [False, False, True, False, False]
     assert "not JSON" in lines[2]["error"]
     assert lines[0]["caption"] == "the red mug is gone"
-    assert "tiny: 5 questions asked, 0 answered before; 3,500 tokens in, 60 out" in done.stderr
+    assert "tiny: 5 questions asked, 0 answered before; 1 unusable; 3,500 tokens in, 60 out" in done.stderr
     asked = len(server.bodies)
     run("caption", *folders, "--model", server.model, "--out", out)
     assert len(server.bodies) == asked + 1  # the one pair again
@@ -87,6 +87,16 @@ def test_lines_of_another_prompt_file_are_not_reused(serve: Any, folders: tuple[
         assert len(server.bodies) == times
 
 
+def test_lines_are_reused_however_the_server_is_reached(serve: Any, folders: tuple[Path, Path], tmp_path: Path) -> None:
+    server = serve(lambda body, tries: completion(GOOD))
+    for option in ("concurrency=2", "timeout=30", "prompt_price=3"):
+        options = ["--model-option", option, "--model-option", "no_cache=true"]
+        assert (
+            run("caption", *folders, "--model", server.model, *options, "--out", tmp_path / "out.jsonl").exit_code == 0
+        )
+    assert len(server.bodies) == 5
+
+
 def test_flags_are_options(serve: Any, tmp_path: Path) -> None:
     many = {"changed": True, "caption": "two things", "differences": ["the mug is gone", "the lamp is on"]}
     server = serve(lambda body, tries: completion(json.dumps(many)))
@@ -106,7 +116,7 @@ def test_what_was_spent_is_told_also_where_there_is_no_answer(serve: Any, tmp_pa
     pair = draw(tmp_path / "b.png", "red"), draw(tmp_path / "a.png", "blue")
     done = run("caption", *pair, "--model", server.model, "--model-option", "prompt_price=2")
     assert "not JSON" in str(done.exception)
-    assert "tiny: 1 questions asked, 0 answered before; 700 tokens in, 12 out; cost 0.0014" in done.stderr
+    assert "; 1 unusable; 700 tokens in, 12 out; cost 0.0014" in done.stderr
 
 
 def test_compare_keeps_its_verdict_and_its_words_where_the_model_has_none(
@@ -134,11 +144,17 @@ def test_compare_stands_by_a_change_that_the_model_denies(serve: Any, folders: t
     assert any("the model saw no change here" in each for each in told["warnings"])
 
 
-def test_compare_asks_for_every_difference(serve: Any, folders: tuple[Path, Path]) -> None:
+def test_compare_asks_for_every_difference_and_shows_them(
+    serve: Any, folders: tuple[Path, Path], tmp_path: Path
+) -> None:
     many = {"changed": True, "caption": "two things", "differences": ["the mug is gone", "the lamp is on"]}
     model = serve(lambda body, tries: completion(json.dumps(many))).model
     done = run("compare", *folders, "--model", model, "--differences", "many", "--json")
     assert [each["differences"] for each in json.loads(done.stdout)["files"]] == [many["differences"]] * 5
+    page, summary = tmp_path / "report.html", tmp_path / "summary.md"
+    shown = run("compare", *folders, "--model", model, "--differences", "many", "--report", page, "--markdown", summary)
+    for text in (shown.stdout, page.read_text(), summary.read_text()):
+        assert text.count("the lamp is on") == 5
 
 
 @pytest.fixture

@@ -169,6 +169,7 @@ def test_a_judge_that_is_down_leaves_no_score(serve: Any, data_set: Path, tmp_pa
     found = evaluation.systems[0].judged
     assert found is not None
     assert (found.scores, found.agreement, len(found.errors)) == ({}, None, 20)
+    assert any(each.startswith("p: the judge tiny was not measured") for each in evaluation.notes)
 
 
 def test_a_pair_without_an_answer_finds_nothing_and_is_not_right(serve: Any, data_set: Path) -> None:

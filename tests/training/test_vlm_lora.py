@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -80,6 +81,9 @@ def test_the_loss_falls_and_only_the_adapter_is_saved(straight: Path) -> None:
     names = {path.name for path in (straight / "best").iterdir()}
     assert names == {"README.md", "adapter_config.json", "adapter_model.safetensors", "prompt.yaml", "recipe.yaml"}
     assert all("lora" in name for name in load_state(straight / "last")["objective"])
+    targets = json.loads((straight / "best" / "adapter_config.json").read_text())["target_modules"]
+    assert len(targets) > 2
+    assert targets == sorted(targets)  # peft writes a set: the same run would end with other bytes each time
 
 
 def test_killed_and_resumed_equals_the_straight_run(straight: Path, values: dict[str, Any], tmp_path: Path) -> None:
@@ -108,6 +112,11 @@ def test_the_adapter_answers_by_its_folder(straight: Path, base: Path) -> None:
         LoadOptions(device="cpu", model_options={"no_cache": "true", "max_new_tokens": "40", "batch_size": "2"}),
     )
     assert "prompt plain.v1@" in answerer.card.architecture  # what it was trained to be asked, without being told
+    of_run = build_answerer(f"vlm:{straight}", LoadOptions(device="cpu", model_options={"no_cache": "true"}))
+    assert of_run.card.name == answerer.card.name == "straight"  # a run stands for its best checkpoint
+    with pytest.raises(ModelError, match="is an adapter of a vision-language model") as caught:
+        build_answerer(straight / "best")
+    assert caught.value.hint == f"vlm:{straight / 'best'}"
     loaded = load_checkpoint(str(straight / "best"))
     coder = ChatCoder(loaded.processor, load_prompt("plain"), ends=[2], dtype=torch.float32)
     batch = coder.encode(pairs, ["x", "x"], [1, 1])

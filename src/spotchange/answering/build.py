@@ -6,10 +6,10 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from spotchange.answering.captioner import Captioner
-from spotchange.answering.interface import Answerer
+from spotchange.answering.interface import ASKED, Answerer
 from spotchange.errors import InputError, ModelError
 from spotchange.files import fetched_folder
 from spotchange.models.weights.bundled import BUNDLED, EVERYDAY, bundled_folder, everyday_folder, knows_everyday
@@ -26,7 +26,7 @@ class LoadOptions:
     device: str = "auto"
     threads: int | None = None
     runtime: str = "auto"
-    model_options: Mapping[str, str] = field(default_factory=dict)  # the answerer's own settings, as texts
+    model_options: Mapping[str, Any] = field(default_factory=dict)  # the answerer's own settings, as texts or values
 
 
 Factory = Callable[[str, LoadOptions], Answerer]
@@ -39,7 +39,7 @@ def load(
     threads: int | None = None,
     runtime: str = "auto",
     revision: str | None = None,
-    model_options: Mapping[str, str] | None = None,
+    model_options: Mapping[str, Any] | None = None,
 ) -> Captioner:
     """Load a model folder, the model that ships with the package, or any other answerer by its name.
 
@@ -66,8 +66,11 @@ def load(
 def build_answerer(model: str | os.PathLike[str] = BUNDLED, options: LoadOptions | None = None) -> Answerer:
     """Whoever answers for `model`: the part before a colon, or the whole name, is looked up in `ANSWERERS`."""
     name, options = os.fspath(model), options or LoadOptions()
-    factory = ANSWERERS.get(name.partition(":")[0], _folder_answerer)
-    return factory(name, options)
+    kind = name.partition(":")[0]
+    if options.model_options and kind not in ASKED:
+        first = next(iter(options.model_options))
+        raise InputError(f"option {first!r} is for vision-language models", hint="vlm:... or openai:...")
+    return ANSWERERS.get(kind, _folder_answerer)(name, options)
 
 
 def model_answerer(
@@ -90,8 +93,6 @@ def model_answerer(
 
 
 def _folder_answerer(name: str, options: LoadOptions) -> Answerer:
-    if options.model_options:
-        raise InputError("--model-option is for vision-language models", hint="vlm:... or openai:...")
     if name == BUNDLED:
         return _gated_answerer(options)
     if knows_everyday(model_folder(name)):
@@ -148,8 +149,7 @@ def _vlm_answerer(name: str, options: LoadOptions) -> Answerer:
 ANSWERERS: dict[str, Factory] = {
     EVERYDAY: _everyday_answerer,
     "pixels": _pixel_answerer,
-    "vlm": _vlm_answerer,
-    "openai": _vlm_answerer,
+    **dict.fromkeys(ASKED, _vlm_answerer),
 }
 
 
@@ -161,10 +161,9 @@ def model_folder(model: str | os.PathLike[str]) -> Path:
         return fetched_folder(os.fspath(model))
     folder = Path(model)
     if folder.is_dir():
-        from spotchange.models.weights.description import BEST  # and settings: not on the way to the bundled model
+        from spotchange.models.weights.description import best_of_run  # not on the way to the bundled model
 
-        chosen = folder / BEST
-        return chosen if not (folder / "config.json").exists() and (chosen / "config.json").is_file() else folder
+        return best_of_run(folder)
     from spotchange.models.hub.repository import hub_name, pull_model  # nor these
 
     on_hub = hub_name(os.fspath(model))

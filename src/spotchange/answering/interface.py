@@ -110,7 +110,9 @@ class Told(Protocol):
     def reply_tokens(self) -> int: ...
 
 
-COUNTS = ("asked", "cached", "failed", "prompt_tokens", "reply_tokens")
+ASKED = ("vlm", "openai")
+"""Kinds of models that are asked: they take options, and what asking them took is counted."""
+COUNTS = ("asked", "cached", "failed", "unusable", "prompt_tokens", "reply_tokens")
 
 
 @dataclass(kw_only=True)
@@ -121,6 +123,7 @@ class Usage:
     asked: int = 0
     cached: int = 0
     failed: int = 0  # questions without a reply
+    unusable: int = 0  # replies that could not be read
     prompt_tokens: int = 0
     reply_tokens: int = 0
 
@@ -154,6 +157,7 @@ class Usage:
     def __str__(self) -> str:
         parts = [f"{self.asked} questions asked, {self.cached} answered before"]
         parts += [f"{self.failed} without a reply"] if self.failed else []
+        parts += [f"{self.unusable} unusable"] if self.unusable else []
         parts += [f"{self.prompt_tokens:,} tokens in, {self.reply_tokens:,} out"]
         parts += [f"cost {self.cost:.4g}"] if self.cost is not None else []
         return "; ".join(parts)

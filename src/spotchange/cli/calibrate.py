@@ -33,7 +33,9 @@ def calibrate(
 
     Of a vision-language model, the change score from the probability of yes, and its threshold.
     """
-    if model.partition(":")[0] in ("vlm", "openai"):
+    from spotchange.answering.interface import ASKED
+
+    if model.partition(":")[0] in ASKED:
         _calibrate_asked(model, data, split, check or [], out, parse_options(model_option), device, as_json)
         return
     if out is not None or model_option:

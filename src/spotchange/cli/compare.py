@@ -282,4 +282,6 @@ def _print(compared: FolderComparison) -> None:
             result = each.result
             words = f"{result.caption} ({result.diff_pixels} pixels, {100 * (result.diff_ratio or 0):.3g} %)"
         print_line(f"{each.status}: {each.name}" + (f": {words}" if words else ""))
+        for difference in each.result.differences if each.result is not None else ():
+            print_line(f"- {difference}")
     print_line(", ".join(f"{count} {status}" for status, count in compared.counts.items() if count))

@@ -177,7 +177,9 @@ def _show(evaluation: Evaluation, report: Path | None, *, as_json: bool) -> None
 
 
 def _is_asked(name: str) -> bool:
-    return name.partition(":")[0] in ("vlm", "openai")
+    from spotchange.answering.interface import ASKED
+
+    return name.partition(":")[0] in ASKED
 
 
 def _load_judge(name: str, options: list[str] | None, device: str) -> Judge:

@@ -75,7 +75,8 @@ def export(
 def _write_copy(folders: list[Path], out: Path, *, stored: str, shard_mib: int, keep_text: bool, force: bool) -> None:
     from spotchange.answering.calibration import CALIBRATION_FILE, FAMILIARITY_FILE
     from spotchange.files import write_bytes
-    from spotchange.models.weights.folder import EIGHT_BITS, check_replaceable, save_model
+    from spotchange.models.weights.description import check_replaceable
+    from spotchange.models.weights.folder import EIGHT_BITS, save_model
     from spotchange.models.weights.transfer import average
 
     if stored not in {"float32", "float16", "bfloat16", EIGHT_BITS}:

@@ -108,7 +108,7 @@ def import_weights(
     as_json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON.")] = False,
 ) -> None:
     """Turn CLIP weights, or a published checkpoint (CLIP4IDC, IDC-PCL, a baseline system), into a model folder."""
-    from spotchange.models.weights.folder import check_replaceable
+    from spotchange.models.weights.description import check_replaceable
 
     check_replaceable(out, force=force)
     if activation not in (None, "gelu", "quick_gelu"):
@@ -230,8 +230,7 @@ def pull(
 ) -> None:
     """Fetch a model of ours from the hub (HF_ENDPOINT, HF_TOKEN and HF_HOME as everywhere); prints its folder."""
     from spotchange.models.hub.repository import copy_model, hub_name, pull_model
-    from spotchange.models.weights.description import read_settings
-    from spotchange.models.weights.folder import check_replaceable
+    from spotchange.models.weights.description import check_replaceable, read_settings
 
     if out is not None:
         check_replaceable(out, force=force)

@@ -102,7 +102,7 @@ def read_prompt(name: str, folder: Path, kind: type[AnyPrompt]) -> AnyPrompt:
         path = folder / f"{name}.yaml"
         if not path.is_file():
             known = ", ".join(sorted(each.stem for each in folder.glob("*.yaml")))
-            raise InputError(f"no prompt {name!r}", hint=f"one of {known}, or a file")
+            raise InputError(f"no prompt {name!r}", hint=f"one of {known}, or a file NAME.yaml")
         return kind.from_yaml(path)
     path = Path(name)
     if not path.is_file():

@@ -253,7 +253,10 @@ def _judge_notes(judged: Judged, rows: Sequence[Row], system: str) -> list[str]:
         told = f"{len(judged.errors)} of {len(rows)} captions could not be judged and count in no judged score"
         notes.append(f"{system}: {told}; the first: {judged.errors[0].message}")
     if judged.agreement is None:
-        notes.append(f"the judge {judged.judge} was not measured against the checker: both could read no caption here")
+        told = (
+            f"the judge {judged.judge} was not measured against the checker: there is no caption that both could read"
+        )
+        notes.append(f"{system}: {told}")
     if judged.judge == system:
         notes.append(f"{system} judges its own captions")
     return notes

@@ -61,6 +61,7 @@ def _details(compared: ComparedFile) -> str:
             f"{result.diff_pixels} pixels differ (ratio {result.diff_ratio:.6f}, largest {result.largest_difference}, "
             f"preset {result.preset})"
         ]
+    lines += [f"- {each}" for each in result.differences]
     lines += [f"{each.kind}: {each.sentence}" for each in result.findings]
     lines += [f"{region.image} x,y,w,h = {','.join(map(str, region.box))}" for region in result.regions]
     return _clean("\n".join(lines))
@@ -87,7 +88,7 @@ def markdown_summary(comparison: FolderComparison) -> str:
 
 def _row(compared: ComparedFile) -> str:
     result = compared.result
-    words = compared.error or ("" if result is None else result.caption)
+    words = compared.error or ("" if result is None else "; ".join(result.differences) or result.caption)
     pixels = ""
     if result is not None and result.diff_pixels is not None and result.diff_ratio is not None:
         pixels = f"{result.diff_pixels:,} ({100 * result.diff_ratio:.3g} %)"

@@ -116,4 +116,6 @@ def _words(card: PairCard) -> str:
         )
         what = "Boxes"
     places = f'<details class="boxes"><summary>{what}</summary><ul>{items}</ul></details>' if items else ""
-    return f'<p class="said">{escape(card.result.caption)}</p>{warnings}{places}'
+    every = "".join(f"<li>{escape(each)}</li>" for each in card.result.differences)
+    listed = f'<ul class="differences">{every}</ul>' if every else ""
+    return f'<p class="said">{escape(card.result.caption)}</p>{listed}{warnings}{places}'

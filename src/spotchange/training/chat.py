@@ -125,7 +125,7 @@ tags: [image-difference-captioning, spotchange]
 
 Says what changed between two images: {kind} of `{model.base}`, trained by `spotchange train` for up to
 {recipe.stage.steps} steps of {recipe.stage.pairs_per_step} pairs, asked by the prompt `{prompt.signature}`
-(`{"prompt.yaml"}`). How it was trained: `recipe.yaml`.
+(`prompt.yaml`). How it was trained: `recipe.yaml`.
 
 ```
 spotchange caption before.png after.png --model vlm:FOLDER

@@ -37,12 +37,14 @@ def test_what_workers_ask_is_counted_where_lines_arrive(serve: Any, tmp_path: Pa
 
 
 def test_a_model_for_workers_is_checked_here_and_where_images_go_is_said_here(
-    serve: Any, caplog: pytest.LogCaptureFixture
+    serve: Any, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     server = serve(lambda body, tries: completion(GOOD))
     shared_usage(server.model, LoadOptions(), far=True)
     assert "images and questions are sent to 127.0.0.1" in caplog.text
     with pytest.raises(InputError, match="no prompt file"):
         shared_usage(server.model, LoadOptions(model_options={"prompt": "gone.yaml"}), far=True)
-    assert shared_usage("vlm:models/small", LoadOptions(), far=True)[0] == "small"
+    (tmp_path / "small").mkdir()
+    for model, name in ((str(tmp_path / "small"), "small"), ("someone/small", "someone/small")):
+        assert shared_usage(f"vlm:{model}", LoadOptions(), far=True)[0] == name  # as it is called here
     assert shared_usage("pixels", LoadOptions(), far=True) == ("pixels", None)

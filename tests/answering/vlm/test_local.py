@@ -7,13 +7,10 @@ import os
 import shutil
 import subprocess
 import sys
-from contextlib import suppress
-from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
 from typing import Any
 
 import pytest
-from packaging.requirements import Requirement
 from PIL import Image
 from tiny_families import FAMILIES, REPLY, language_model, llava, teach
 
@@ -93,27 +90,6 @@ def test_torchvision_is_not_needed_and_a_hub_model_is_pinned_to_its_commit(folde
     assert done.stdout.startswith("someone/tiny@0123456789ab+")
 
 
-def test_the_extra_brings_no_torchvision() -> None:
-    """Everything that `pip install spotchange[vlm]` installs, as the installed packages say it themselves."""
-    brought: set[str] = set()
-    open_ends = [Requirement("spotchange[vlm]")]
-    while open_ends:
-        wanted = open_ends.pop()
-        for text in requires(wanted.name) or ():
-            found = Requirement(text)
-            extras = wanted.extras or {""}
-            if found.marker is not None and not any(found.marker.evaluate({"extra": each}) for each in extras):
-                continue
-            if str(found) not in brought:
-                brought.add(str(found))
-                with suppress(PackageNotFoundError):  # of another system
-                    requires(found.name)
-                    open_ends.append(found)
-    names = {Requirement(each).name for each in brought}
-    assert {"torch", "transformers", "peft", "httpx", "num2words"} <= names
-    assert not names & {"torchvision", "timm", "open_clip_torch"}
-
-
 def test_nonsense_is_an_error_row(tmp_path: Path) -> None:
     llava(tmp_path)  # not taught
     answerer = build_vlm(f"vlm:{tmp_path}", QUIET | {"batch_size": "2"}, device="cpu")
@@ -157,6 +133,15 @@ def test_a_template_without_a_system_turn(folder: Path, tmp_path: Path) -> None:
     answerer = build_vlm(f"vlm:{copy}", QUIET, device="cpu")
     assert all("no system" not in getattr(each, "message", "") for each in answerer.answer(pairs(), CaptionOptions()))
     assert answerer.usage.failed == 0
+
+
+def test_a_template_that_refuses_is_one_line(folder: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "refusing"
+    shutil.copytree(folder, copy)
+    (copy / "chat_template.jinja").write_text("{{ raise_exception('one image only') }}")
+    answerer = build_vlm(f"vlm:{copy}", QUIET, device="cpu")
+    with pytest.raises(ModelError, match="template refuses this conversation: one image only"):
+        answerer.answer(pairs(), CaptionOptions())
 
 
 def test_a_folder_that_says_what_it_was_trained_to_be_asked_is_asked_that(folder: Path, tmp_path: Path) -> None:
@@ -248,6 +233,35 @@ def test_other_weights_than_safetensors_are_refused(tmp_path: Path) -> None:
         build_vlm(f"vlm:{tmp_path}", {"no_cache": "true"}, device="cpu")
 
 
+def test_the_home_folder_is_found_behind_a_colon(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(folder.parent))
+    assert build_vlm(f"vlm:~/{folder.name}", QUIET, device="cpu").card.name == folder.name
+
+
+def test_a_revision_may_follow_the_name(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    commit = "0123456789abcdef0123456789abcdef01234567"
+    kept = tmp_path / "hub" / "models--someone--tiny"
+    shutil.copytree(folder, kept / "snapshots" / commit)
+    (kept / "refs").mkdir()
+    (kept / "refs" / "v1").write_text(commit)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    answerer = build_vlm("vlm:someone/tiny@v1", QUIET, device="cpu")
+    assert answerer.card.name == "someone/tiny"
+    assert answerer.signature.startswith("someone/tiny@0123456789ab+")
+
+
+def test_a_score_needs_the_scores_of_one_word_only(folder: Path) -> None:
+    """Those of every token of two images are gigabytes for a model with a large vocabulary."""
+    answerer = build_vlm(f"vlm:{folder}", QUIET | {"batch_size": "3"}, device="cpu")
+    lengths: list[int] = []
+    output = answerer.asker.model._model.get_output_embeddings()  # type: ignore[attr-defined]
+    output.register_forward_hook(lambda _, given, made: lengths.append(made.shape[1]))
+    together = answerer.yes_probabilities(pairs())
+    assert lengths == [1]
+    assert together == pytest.approx([answerer.yes_probabilities([each])[0] for each in pairs()], abs=1e-5)
+
+
 def test_a_folder_that_is_not_there_is_not_looked_for_on_the_hub() -> None:
     with pytest.raises(ModelError, match="no model folder at /nowhere/model"):
         build_vlm("vlm:/nowhere/model", {"no_cache": "true"}, device="cpu")
@@ -257,6 +271,8 @@ def test_a_folder_that_is_no_model_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").write_bytes(b"")
     with pytest.raises(ModelError, match="cannot load"):
         build_vlm(f"vlm:{tmp_path}", {"no_cache": "true"}, device="cpu")
+    with pytest.raises(ModelError, match="is a folder, which has no revision v1"):
+        build_vlm(f"vlm:{tmp_path}", {"no_cache": "true", "revision": "v1"}, device="cpu")
 
 
 def test_the_reply_is_one_token() -> None:

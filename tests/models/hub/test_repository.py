@@ -16,6 +16,7 @@ from spotchange.cli.main import app
 from spotchange.errors import InputError, ModelError, SpotchangeError
 from spotchange.models.hub.repository import hub_name, pull_model, push_model
 from spotchange.models.vlm.checkpoint import fetched_adapter
+from spotchange.models.weights.description import REMOTE_CODE
 
 # The hub's own client, of its HTTP library.
 pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")
@@ -34,6 +35,7 @@ def test_there_and_back_and_loaded_by_name(hub: Hub, ours: Path, caplog: pytest.
     captioner = spotchange.load("mine/small", device="cpu")
     here = spotchange.load(ours, device="cpu")
     assert captioner.caption(*PAIR).caption == here.caption(*PAIR).caption
+    assert captioner.name == "mine/small"  # and not what its folder in the cache is called
     assert not list(pull_model("mine/small").glob("*.py"))  # code is never fetched
     assert TOKEN not in caplog.text
 
@@ -103,6 +105,13 @@ def test_a_damaged_or_foreign_folder_is_not_pushed(hub: Hub, ours: Path, tmp_pat
     assert hub.repositories == {}
 
 
+def test_an_adapter_is_not_pushed_as_a_model_of_ours(hub: Hub, tmp_path: Path) -> None:
+    (tmp_path / "adapter_config.json").write_text("{}")
+    with pytest.raises(ModelError, match="is an adapter of a vision-language model"):
+        push_model(tmp_path, "mine/adapter")
+    assert not hub.repositories
+
+
 def test_the_card_has_the_figures_that_were_measured(hub: Hub, ours: Path, tmp_path: Path) -> None:
     results = tmp_path / "results.json"
     system = {"name": "ours", "corpus": {"CIDEr-D": 1.25}, "beyond": {"fact_accuracy": 0.5}}
@@ -122,12 +131,14 @@ def test_the_commands(hub: Hub, ours: Path, tmp_path: Path) -> None:
     pushed = CliRunner().invoke(app, ["models", "push", str(ours), "mine/small", "--json"])
     assert pushed.exit_code == 0, pushed.output
     assert json.loads(pushed.stdout)["commit"].startswith(hub.address)
+    hub.commit("mine/small", "main", {"modeling_spotchange.py": b"raise SystemExit"})
     out = tmp_path / "theirs"
     pulled = CliRunner().invoke(app, ["models", "pull", "mine/small", "--out", str(out)])
     assert pulled.exit_code == 0, pulled.output
     assert pulled.stdout.strip() == str(out)
     assert (out / "model.safetensors").read_bytes() == (ours / "model.safetensors").read_bytes()
     assert "None were measured" in (out / "README.md").read_text()
+    assert (out / "modeling_spotchange.py").read_text() == REMOTE_CODE  # which config.json names, but not the hub's
     again = CliRunner().invoke(app, ["models", "pull", "mine/small", "--out", str(out)])
     assert isinstance(again.exception, InputError)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -9,10 +12,18 @@ import pytest
 import torch
 from PIL import Image
 
+from spotchange.config.model import ModelSettings
 from spotchange.config.prompts import load_prompt
+from spotchange.config.recipes import find_recipe
+from spotchange.config.sources import DatasetSource
+from spotchange.config.training import Recipe
+from spotchange.data import Row, write_rows
 from spotchange.errors import ConfigError, ModelError
-from spotchange.models.vlm.chat import IGNORED, ChatCoder, caption_in, shown
+from spotchange.language import build_tokenizer
+from spotchange.models.build import build_model, settings_for
+from spotchange.models.vlm.chat import IGNORED, ChatCoder, caption_in, conversation, shown
 from spotchange.models.vlm.scratch import build_scratch
+from spotchange.training.sources.chat import FolderChats
 
 RNG = np.random.default_rng(1)
 SENTENCES = ("the red cube is gone", "there is no change")
@@ -68,6 +79,21 @@ def test_a_stacked_pair_is_one_image_with_before_above() -> None:
     assert (sheet.getpixel((5, 5)), sheet.getpixel((5, 55))) == ((255, 0, 0), (0, 0, 255))
 
 
+def test_lists_of_differences_are_learnt_whole(tmp_path: Path) -> None:
+    image(48, 48).save(tmp_path / "a.png")
+    listed = ("the cube moved", "the ball is gone")
+    names = {"before_file_name": "a.png", "after_file_name": "a.png"}
+    write_rows(tmp_path / "train" / "metadata.jsonl", [Row(id="a", captions=("two",), differences=listed, **names)])
+    (tmp_path / "a.png").rename(tmp_path / "train" / "a.png")
+    replies: list[str] = []
+    coder: Any = SimpleNamespace(
+        prompt=load_prompt("sentences"), encode=lambda images, spoken, kinds: replies.extend(spoken)
+    )
+    source = DatasetSource(kind="dataset", path=str(tmp_path))
+    FolderChats(source, held_out_split="val", seed=0, rank=0, processes=1).batches(coder, 1).next_batch()
+    assert json.loads(replies[0])["differences"] == list(listed)
+
+
 def test_without_a_template_only_a_prompt_that_needs_none_is_asked(processor: Any) -> None:
     bare = build_scratch("scratch/llava-tiny").processor
     bare.chat_template = None
@@ -77,6 +103,16 @@ def test_without_a_template_only_a_prompt_that_needs_none_is_asked(processor: An
         build_scratch("scratch/nothing")
 
 
+def test_a_template_without_a_system_turn_is_told_it_by_the_user() -> None:
+    processor: Any = build_scratch("scratch/llava-tiny").processor
+    plain = conversation(processor, load_prompt("plain").model_copy(update={"user": "be kind what changed"}))
+    refusal = "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system turns') }}{% endif %}"
+    processor.chat_template = refusal + processor.chat_template
+    asked = load_prompt("plain").model_copy(update={"system": "be kind"})
+    assert conversation(processor, asked) == plain
+    ChatCoder(processor, asked, dtype=torch.float32)  # also with a reply behind it
+
+
 def test_what_a_reply_ought_to_be_and_what_is_read_of_it() -> None:
     for name in ("sentence", "sentences", "clevr-change", "plain", "blip2idc"):
         prompt = load_prompt(name)
@@ -84,3 +120,13 @@ def test_what_a_reply_ought_to_be_and_what_is_read_of_it() -> None:
             assert caption_in(prompt, prompt.reply(changed=changed, caption=caption)) == caption
     for unreadable in ("the mug is gone", "[1]", '{"caption": 3}', '{"changed": true}', ""):
         assert caption_in(load_prompt("sentence"), unreadable) is None
+
+
+def test_the_small_models_that_were_compared_are_of_one_size() -> None:
+    """As docs/experiments/vlm.md has them: a preset that changes must not change what its recipe trains."""
+    recipe = Recipe.from_yaml(find_recipe("vlm/small-clip4idc"))
+    assert isinstance(recipe.model, ModelSettings)
+    with torch.device("meta"):
+        clip4idc = build_model(settings_for(recipe.model, build_tokenizer()))
+    models = (build_scratch("scratch/llava-small").model, clip4idc)
+    assert [sum(each.numel() for each in model.parameters()) for model in models] == [15_562_240, 15_611_504]

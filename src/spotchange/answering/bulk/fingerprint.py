@@ -18,6 +18,7 @@ from spotchange.answering.build import ANSWERERS, model_folder
 from spotchange.answering.interface import CaptionOptions
 from spotchange.data.metadata import METADATA
 from spotchange.models.weights.bundled import BUNDLED
+from spotchange.models.weights.description import resolved
 from spotchange.storage import StorePath
 
 DIGITS = 32
@@ -42,15 +43,19 @@ def asked_fingerprint(
     `signature` is what the answerer itself says its answers depend on: a prompt file may change under its name.
     """
     name = os.fspath(model)
+    if model_options:
+        from spotchange.answering.vlm.settings import ON_THE_WAY
+
+        model_options = {key: each for key, each in model_options.items() if key not in ON_THE_WAY}
     is_folder = name == BUNDLED or name.partition(":")[0] not in ANSWERERS
     answers = _folder_digest(model_folder(name)) if is_folder else signature or _unloaded(name, model_options)
-    text = json.dumps([__version__, answers, dict(model_options), asdict(options)], sort_keys=True, default=str)
+    text = json.dumps([__version__, answers, model_options, asdict(options)], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:DIGITS]
 
 
 def _unloaded(name: str, model_options: Mapping[str, Any]) -> str:
     """Of an answerer that runs elsewhere: its name, and the content of what the name and the options point to."""
-    places = [Path(str(each)) for each in (name.partition(":")[2], *model_options.values()) if each]
+    places = [Path(resolved(str(each))) for each in (name.partition(":")[2], *model_options.values()) if each]
     digests = [_folder_digest(each) if each.is_dir() else (_file_digest(each) or b"").hex() for each in places]
     return "+".join([name, *digests])
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from spotchange.answering.build import LoadOptions, build_answerer
-from spotchange.answering.interface import Usage
+from spotchange.answering.interface import ASKED, Usage
 from spotchange.cluster import Line
 
 SPENT = "spent"
@@ -21,14 +21,18 @@ def shared_usage(model: str, options: LoadOptions, *, far: bool) -> tuple[str, U
     say is read by nobody.
     """
     kind, _, where = model.partition(":")
-    if kind not in ("vlm", "openai"):
+    if kind not in ASKED:
         return model, None
     from spotchange.answering.vlm.settings import read_options
+    from spotchange.models.weights.description import called, resolved
 
     usage = Usage(prices=read_options(options.model_options).prices)
     if kind == "openai" and far:
         build_answerer(model, options)
-    return where.rpartition("#")[2] if kind == "openai" else Path(where).name, usage
+    if kind == "openai":
+        return where.rpartition("#")[2], usage
+    folder = Path(resolved(where))
+    return called(folder) if folder.is_dir() else where, usage
 
 
 def with_spending(usage: Usage | None, lines: Iterable[Line]) -> Iterator[Line]:

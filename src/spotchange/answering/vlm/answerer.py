@@ -61,8 +61,8 @@ class VlmAnswerer:
 
     @property
     def card(self) -> AnswererCard:
-        name = self.asker.model.name
-        return AnswererCard(name=name, architecture=f"vision-language model, prompt {self.prompt.signature}")
+        model, kind = self.asker.model, f"vision-language model, prompt {self.prompt.signature}"
+        return AnswererCard(name=model.name, architecture=kind, device=model.device)
 
     @property
     def usage(self) -> Usage:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from spotchange.answering.pair import ImagePair, LazyImage
+from spotchange.drawing import stacked
 from spotchange.errors import SpotchangeError
 from spotchange.images import encode_image
 
@@ -36,8 +37,6 @@ class Turn:
             return ()
         if not self.stacked:
             return (self.pair.before, self.pair.after)
-        from spotchange.models.vlm.chat import stacked  # here: it loads torch, which a server's client needs not
-
         return (LazyImage(stacked(self.pair.before.pil, self.pair.after.pil)),)
 
 
@@ -88,6 +87,8 @@ class Asked(Protocol):
     """A vision-language model: local or behind a server."""
 
     name: str
+    device: str
+    """Where it computes; "remote" behind a server."""
     sees: bool
     """False: a language model, which takes no images."""
     prompt_file: Path | None

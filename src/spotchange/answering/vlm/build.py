@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from spotchange.answering.calibration import Calibration
+from spotchange.answering.interface import ASKED
 from spotchange.answering.pair import ImagePair
 from spotchange.answering.vlm.answerer import Shot, VlmAnswerer
 from spotchange.answering.vlm.asking import Asked
@@ -17,10 +19,8 @@ from spotchange.errors import DataError, InputError, MissingExtraError, ModelErr
 from spotchange.files import load_json
 from spotchange.language import says_no_change
 
-KINDS = ("vlm", "openai")
 
-
-def build_vlm(name: str, options: Mapping[str, str], *, device: str) -> VlmAnswerer:
+def build_vlm(name: str, options: Mapping[str, Any], *, device: str) -> VlmAnswerer:
     """The model, its prompt, its examples and the cache of its replies."""
     settings = read_options(options)
     prompt = load_prompt(settings.prompt_name)
@@ -42,7 +42,7 @@ def build_vlm(name: str, options: Mapping[str, str], *, device: str) -> VlmAnswe
 def build_asker(name: str, settings: VlmSettings, *, device: str) -> Asker:
     """The model that a name stands for, with the cache of its replies."""
     kind, _, where = name.partition(":")
-    if kind not in KINDS:
+    if kind not in ASKED:
         raise InputError(f"{name} is no model that can be asked", hint="vlm:FOLDER or openai:BASE_URL#MODEL")
     cache = None if settings.no_cache else ReplyCache(settings.cache or default_cache())
     model = _served(where, settings) if kind == "openai" else _local(where, settings, device)
@@ -52,7 +52,8 @@ def build_asker(name: str, settings: VlmSettings, *, device: str) -> Asker:
 def _served(where: str, settings: VlmSettings) -> Asked:
     base_url, separator, model = where.partition("#")
     try:
-        from spotchange.answering.vlm.server import ServedModel, shown_address
+        from spotchange.answering.vlm.address import shown_address
+        from spotchange.answering.vlm.server import ServedModel
     except ImportError:
         raise MissingExtraError("asking a server", extra="vlm") from None
     if not separator or not model:
@@ -70,7 +71,13 @@ def _local(where: str, settings: VlmSettings, device: str) -> Asked:
         raise MissingExtraError("a local vision-language model", extra="vlm") from None
     from spotchange.answering.runtimes.torch import choose_device
     from spotchange.answering.vlm.local import LocalModel
+    from spotchange.models.hub.repository import hub_name
 
+    on_hub = hub_name(where)
+    if on_hub is not None and on_hub[1] is not None:
+        if settings.revision is not None:
+            raise InputError(f"vlm:{where} names two revisions", hint=f"vlm:{on_hub[0]}")
+        where, settings = on_hub[0], settings.model_copy(update={"revision": on_hub[1]})
     return LocalModel(where, settings, device=choose_device(device))
 
 

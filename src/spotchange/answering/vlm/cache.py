@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sqlite3
 import threading
@@ -14,6 +15,7 @@ from spotchange.answering.interface import Usage
 from spotchange.answering.vlm.asking import Asked, Question, RawReply
 from spotchange.errors import InputError, SpotchangeError
 
+log = logging.getLogger(__name__)
 Read = TypeVar("Read")
 
 
@@ -23,6 +25,7 @@ class ReplyCache:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._lock = threading.Lock()
+        self._told = False  # that replies cannot be kept
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._database = sqlite3.connect(path, timeout=30, check_same_thread=False)
@@ -44,12 +47,14 @@ class ReplyCache:
             return None
 
     def put(self, key: str, reply: RawReply) -> None:
-        """Keep a reply."""
+        """Keep a reply; where that cannot be done it is said once, and the reply is as good."""
         try:
             with self._lock, self._database:
                 self._database.execute("INSERT OR REPLACE INTO replies VALUES (?, ?)", (key, json.dumps(vars(reply))))
         except sqlite3.Error as error:
-            raise self._unusable(error) from error
+            if not self._told:
+                log.warning("%s; replies are not kept", self._unusable(error).message)
+            self._told = True
 
     def _unusable(self, error: Exception) -> InputError:
         return InputError(f"cannot use the reply cache {self._path}: {error}", hint="--model-option no_cache=true")
@@ -87,14 +92,18 @@ class Asker:
         with self._lock:
             self.usage.count(len(keys) - len(fresh), fresh)
         for (key, question), reply in zip(unknown.items(), fresh, strict=True):
+            if isinstance(reply, SpotchangeError):
+                outcomes[key] = reply
+                continue
             try:
-                if isinstance(reply, SpotchangeError):
-                    raise reply
                 outcomes[key] = read(question, reply)
-                if self._cache is not None:
-                    self._cache.put(key, reply)
             except SpotchangeError as error:
                 outcomes[key] = error
+                with self._lock:
+                    self.usage.unusable += 1
+                continue
+            if self._cache is not None:
+                self._cache.put(key, reply)
         return [outcomes[key] for key in keys]
 
 

@@ -11,8 +11,9 @@ from typing import Any
 from spotchange.answering.vlm.asking import Question, RawReply
 from spotchange.answering.vlm.settings import VlmSettings
 from spotchange.errors import ModelError, ReplyError, SpotchangeError
-from spotchange.models.vlm.chat import has_template, without_second_start
+from spotchange.models.vlm.chat import has_template, message, templated, without_second_start
 from spotchange.models.vlm.checkpoint import Checkpoint, load_checkpoint
+from spotchange.models.weights.description import called, resolved
 
 _FAILURES = (RuntimeError, ValueError, IndexError, TypeError, KeyError, AttributeError)
 
@@ -21,13 +22,15 @@ class LocalModel:
     """`Asked`, on this machine."""
 
     def __init__(self, name: str, settings: VlmSettings, *, device: str) -> None:
-        self.name = Path(name).resolve().name if Path(name).is_dir() else name  # a visitor need not see the path
+        name = resolved(name)
+        self.name = called(Path(name)) if Path(name).is_dir() else name  # a visitor need not see the path
         self._settings = settings
         loaded = _load(name, settings, device)
         self._model, self._processor = loaded.model, loaded.processor
         self.sees, self.prompt_file = loaded.sees, loaded.prompt_file
         self.signature = f"{loaded.signature}+{settings.dtype}+max{settings.max_new_tokens}+greedy"
         self._converses = has_template(self._processor)
+        self.device = str(self._model.device)
         self._lock = threading.Lock()  # one batch at a time: several would compete for the same memory
 
     def ask(self, questions: Sequence[Question]) -> list[RawReply | SpotchangeError]:
@@ -54,14 +57,19 @@ class LocalModel:
 
         inputs = self._inputs(questions)
         lengths = [int(mask.sum()) for mask in inputs["attention_mask"]]
+        one_word = questions[0].yes_or_no
         with torch.inference_mode():
-            if questions[0].yes_or_no:
-                logits = self._model(**inputs).logits[:, -1].float()
-                return [self._yes_or_no(row, length) for row, length in zip(logits, lengths, strict=True)]
-            ids = self._model.generate(
-                **inputs, max_new_tokens=self._settings.max_new_tokens, do_sample=False, num_beams=1
+            made = self._model.generate(
+                **inputs,
+                max_new_tokens=1 if one_word else self._settings.max_new_tokens,
+                do_sample=False,
+                num_beams=1,
+                return_dict_in_generate=True,
+                output_logits=one_word,
             )
-        written = ids[:, inputs["input_ids"].shape[1] :].tolist()
+        if one_word:
+            return [self._yes_or_no(row, length) for row, length in zip(made.logits[0].float(), lengths, strict=True)]
+        written = made.sequences[:, inputs["input_ids"].shape[1] :].tolist()
         return [self._reply(row, length) for row, length in zip(written, lengths, strict=True)]
 
     def _reply(self, ids: list[int], prompt_tokens: int) -> RawReply:
@@ -76,23 +84,22 @@ class LocalModel:
         )
 
     def _inputs(self, questions: Sequence[Question]) -> Any:
-        from jinja2 import TemplateError
-
-        def written(question: Question, *, apart: bool) -> str:
-            if not self._converses:
-                return question.turn.text
-            messages = _messages(question, system_apart=apart)
-            return str(self._processor.apply_chat_template(messages, add_generation_prompt=True, tokenize=False))
-
-        try:
-            texts = [written(question, apart=True) for question in questions]
-        except TemplateError:  # some templates know no turn of the system
-            texts = [written(question, apart=False) for question in questions]
+        texts = [self._text(question) for question in questions]
         images = [[image.pil for turn in question.turns for image in turn.images] for question in questions]
         shown = {"images": images} if any(images) else {}
         once = without_second_start(self._processor, texts[0])
         inputs = self._processor(text=texts, return_tensors="pt", padding=True, **shown, **once)
         return inputs.to(self._model.device)
+
+    def _text(self, question: Question) -> str:
+        if not self._converses:
+            return question.turn.text
+        messages = [message("system", question.system)] if question.system else []
+        for turn in question.turns:
+            messages.append(message("user", turn.text, images=len(turn.images)))
+            if turn.reply is not None:
+                messages.append(message("assistant", turn.reply))
+        return templated(self._processor, messages, add_generation_prompt=True)
 
     def _yes_or_no(self, logits: Any, prompt_tokens: int) -> RawReply:
         """P(yes) against P(no) over the ways a tokenizer writes them."""
@@ -118,19 +125,6 @@ class LocalModel:
         forms = [form for base in (word, word.capitalize(), word.upper()) for form in (base, f" {base}")]
         encoded = (tokenizer.encode(form, add_special_tokens=False) for form in forms)
         return {ids[0] for ids in encoded if ids} - {tokenizer.unk_token_id}
-
-
-def _messages(question: Question, *, system_apart: bool) -> list[dict[str, Any]]:
-    messages: list[dict[str, Any]] = []
-    if system_apart and question.system:
-        messages.append({"role": "system", "content": [{"type": "text", "text": question.system}]})
-    for place, turn in enumerate(question.turns):
-        text = turn.text if system_apart or place else f"{question.system} {turn.text}".strip()
-        content = [*({"type": "image"} for _ in turn.images), {"type": "text", "text": text}]
-        messages.append({"role": "user", "content": content})
-        if turn.reply is not None:
-            messages.append({"role": "assistant", "content": [{"type": "text", "text": turn.reply}]})
-    return messages
 
 
 def _load(name: str, settings: VlmSettings, device: str) -> Checkpoint:

@@ -16,7 +16,7 @@ from spotchange.language import says_no_change
 LONGEST_CAPTION = 2_000  # characters; a model that does not stop has not answered
 CUT_OFF = "the model's reply was cut off: max_new_tokens is too small"
 _FENCE = re.compile(r"^```(?:json)?\s*(.*?)\s*```$", re.DOTALL)
-_THOUGHTS = re.compile(r"^\s*<think>.*?</think>", re.DOTALL)  # what some models write before they answer
+_THOUGHTS = re.compile(r"^.*?</think>", re.DOTALL)  # before the answer; templates of some models open them themselves
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,10 +36,10 @@ def reply_values(reply: RawReply, schema: Mapping[str, Any]) -> dict[str, Any]:
     """
     if reply.cut_off:
         raise ReplyError(CUT_OFF)
-    stripped = _THOUGHTS.sub("", reply.text).strip()
-    fenced = _FENCE.match(stripped)
+    said = _answer_in(reply.text)
+    fenced = _FENCE.match(said)
     try:
-        values = json.loads(fenced.group(1) if fenced else stripped, object_pairs_hook=_said_once)
+        values = json.loads(fenced.group(1) if fenced else said, object_pairs_hook=_said_once)
     except (ValueError, RecursionError):
         raise ReplyError(f"the model's reply is not JSON: {shown(reply.text)}") from None
     except _SaidTwiceError as error:
@@ -47,6 +47,10 @@ def reply_values(reply: RawReply, schema: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(values, dict) or set(values) != set(schema["required"]):
         raise ReplyError(f"the model's reply has other keys than {', '.join(schema['required'])}: {shown(reply.text)}")
     return values
+
+
+def _answer_in(text: str) -> str:
+    return _THOUGHTS.sub("", text).strip()
 
 
 class _SaidTwiceError(Exception):
@@ -96,7 +100,7 @@ def _sentence(reply: RawReply) -> Reply:
     """A reply that is the sentence itself, of a model that was trained to say nothing else; the verdict is its own."""
     if reply.cut_off:
         raise ReplyError(CUT_OFF)
-    caption = _line(reply.text)
+    caption = _line(_answer_in(reply.text))
     if not caption or len(caption) > LONGEST_CAPTION:
         raise ReplyError(f"the model's reply is no sentence: {shown(reply.text)}")
     return Reply(changed=not says_no_change(caption), caption=caption)

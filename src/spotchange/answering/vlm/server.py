@@ -1,35 +1,27 @@
-"""Models behind an OpenAI-compatible server: bounded concurrency, retries, rate limit, a key that is never shown."""
+"""Models behind an OpenAI-compatible server: bounded concurrency, retries, rate limit, answers read with care."""
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 import math
-import os
-import random
-import threading
-import time
 from collections.abc import Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from email.utils import parsedate_to_datetime
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import httpx
 
+from spotchange.answering.vlm.address import ServerKey, read_address, read_proxy
 from spotchange.answering.vlm.asking import Question, RawReply, data_url
+from spotchange.answering.vlm.pace import Pace, backoff, retry_after
 from spotchange.answering.vlm.settings import VlmSettings
-from spotchange.errors import InputError, ReplyError, SpotchangeError
+from spotchange.errors import ReplyError, SpotchangeError
 
 log = logging.getLogger(__name__)
-LONGEST_WAIT = 60.0  # seconds between two tries, whatever a server asks for
 LONGEST_BODY = 4 * 2**20  # bytes of an answer, unpacked; a sentence with its probabilities takes some thousands
 AGAIN = {408, 409, 425, 429}  # and every 5xx
 REFUSED = {400, 422}  # a field that the server does not know, among other things
-_LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 class ServedModel:
@@ -37,23 +29,24 @@ class ServedModel:
 
     sees = True  # as far as anyone can say from here
     prompt_file: Path | None = None
+    device = "remote"
 
     def __init__(self, base_url: str, model: str, settings: VlmSettings) -> None:
-        host, parts = _host(base_url, settings)
+        self._address = read_address(base_url, key_variable=settings.key_variable)
         self.name = model
-        self.host = host
-        self.signature = f"{_place(host, parts.path)}#{model}+max{settings.max_new_tokens}+t0"
-        self._url = base_url.rstrip("/") + "/chat/completions"
+        self.host = self._address.host
+        encoding = "" if settings.image_format == "png" else f"+{settings.image_format}"
+        self.signature = f"{self._address.place}#{model}+max{settings.max_new_tokens}+t0{encoding}"
         self._settings = settings
-        self._key = _key(settings.key_variable)
-        self._proxy = _proxy(settings.proxy)
-        self._pace = _Pace(settings.requests_per_minute)
-        # Until the server has shown that it takes no schemas, or the limit by another name.
-        self._schemas, self._limit = True, "max_tokens"
+        self._key = ServerKey(settings.key_variable)
+        self._proxy = read_proxy(settings.proxy)
+        self._pace = Pace(settings.requests_per_minute)
+        # Until the server has shown that it takes no schemas, no temperature, or the limit by another name.
+        self._schemas, self._temperature, self._limit = True, True, "max_tokens"
         through = f" through the proxy {self._proxy.url.host}" if self._proxy else ""
-        log.warning("images and questions are sent to %s%s, and only there", host, through)
-        if self._key and parts.scheme == "http" and parts.hostname not in _LOOPBACK:
-            log.warning("the key travels to %s without encryption: the address begins with http:", host)
+        log.warning("images and questions are sent to %s%s, and only there", self.host, through)
+        if self._key and self._address.open_to_readers:
+            log.warning("the key travels to %s without encryption: the address begins with http:", self.host)
 
     def ask(self, questions: Sequence[Question]) -> list[RawReply | SpotchangeError]:
         """All questions, at most `concurrency` at a time; outcomes in their order."""
@@ -63,7 +56,7 @@ class ServedModel:
         settings = self._settings
         free = asyncio.Semaphore(settings.concurrency)
         async with httpx.AsyncClient(
-            headers={"Authorization": f"Bearer {self._key}"} if self._key else {},
+            headers=self._key.headers,
             timeout=settings.timeout,
             limits=httpx.Limits(max_connections=settings.concurrency),
             proxy=self._proxy,
@@ -85,12 +78,13 @@ class ServedModel:
         while tries <= self._settings.retries:
             await asyncio.sleep(wait)
             await self._pace.wait()
-            wait = _backoff(tries)
+            wait = backoff(tries)
             try:
                 async with asyncio.timeout(self._settings.timeout):  # of the whole answer, however slowly it drips
                     response = await self._post(client, body)
             except (httpx.HTTPError, TimeoutError) as error:
-                problem = f"{type(error).__name__} while asking {self.host}"
+                reason = self._shown(str(error))
+                problem = f"{type(error).__name__} while asking {self.host}" + (f": {reason}" if reason else "")
             else:
                 if response.status_code == 200:
                     self._learn(body, question)
@@ -101,15 +95,15 @@ class ServedModel:
                     continue  # the same question without what was refused is no further try
                 if response.status_code not in AGAIN and response.status_code < 500:
                     raise ReplyError(problem)
-                asked = _retry_after(response)
-                wait = wait if asked is None else min(asked, LONGEST_WAIT)
+                asked = retry_after(response)
+                wait = wait if asked is None else asked
             tries += 1
-        raise ReplyError(f"{problem} ({tries} tries)")
+        raise ReplyError(f"{problem} ({tries} {'try' if tries == 1 else 'tries'})")
 
     async def _post(self, client: httpx.AsyncClient, body: dict[str, Any]) -> httpx.Response:
         """The answer, read only as far as answers go."""
         content = bytearray()
-        async with client.stream("POST", self._url, json=body) as response:
+        async with client.stream("POST", self._address.url, json=body) as response:
             async for piece in response.aiter_bytes():
                 content += piece
                 if len(content) > LONGEST_BODY:
@@ -122,9 +116,10 @@ class ServedModel:
         body: dict[str, Any] = {
             "model": self.name,
             "messages": self._messages(question),
-            "temperature": 0,
             self._limit: 1 if question.yes_or_no else self._settings.max_new_tokens,
         }
+        if self._temperature:
+            body["temperature"] = 0
         if question.yes_or_no:
             body |= {"logprobs": True, "top_logprobs": 10}
         elif self._schemas and question.schema is not None:
@@ -135,6 +130,9 @@ class ServedModel:
     def _learn(self, body: dict[str, Any], question: Question) -> None:
         """From a request that was answered: what was left out of it need not be tried again."""
         self._limit = "max_tokens" if "max_tokens" in body else "max_completion_tokens"
+        if self._temperature and "temperature" not in body:
+            self._temperature = False
+            log.warning("%s chooses the temperature itself: asked again, it may reply otherwise", self.name)
         if question.schema is not None and not question.yes_or_no and "response_format" not in body:
             self._schemas = False
 
@@ -157,13 +155,14 @@ class ServedModel:
             values = response.json()
             choice = values["choices"][0]
             text = choice["message"]["content"]
+            text = "" if text is None else text  # a model that has only thought so far
             usage = values.get("usage") or {}
             if not isinstance(text, str):
                 raise TypeError
             return RawReply(
-                text=self._without_key(text),
-                prompt_tokens=int(usage.get("prompt_tokens") or 0),
-                reply_tokens=int(usage.get("completion_tokens") or 0),
+                text=self._key.hidden_in(text),
+                prompt_tokens=max(0, int(usage.get("prompt_tokens") or 0)),
+                reply_tokens=max(0, int(usage.get("completion_tokens") or 0)),
                 cut_off=choice.get("finish_reason") == "length" and not question.yes_or_no,
                 yes_probability=_yes_probability(choice) if question.yes_or_no else None,
             )
@@ -171,29 +170,8 @@ class ServedModel:
             raise ReplyError(f"the server's answer is no chat completion: {self._shown(response.text)}") from None
 
     def _shown(self, text: str, most: int = 160) -> str:
-        line = " ".join(self._without_key(text).split())
+        line = " ".join(self._key.hidden_in(text).split())
         return line if len(line) <= most else f"{line[:most]}..."
-
-    def _without_key(self, text: str) -> str:
-        """Servers like to quote a key that they do not accept."""
-        return text.replace(self._key, "[key]") if self._key else text
-
-
-class _Pace:
-    """Starts at most so many requests a minute, evenly, over all that a model is asked."""
-
-    def __init__(self, per_minute: float | None) -> None:
-        self._gap = 60.0 / per_minute if per_minute else 0.0
-        self._next = 0.0
-        self._lock = threading.Lock()
-
-    async def wait(self) -> None:
-        with self._lock:
-            now = time.monotonic()
-            start = max(now, self._next)
-            self._next = start + self._gap
-        if start > now:
-            await asyncio.sleep(start - now)
 
 
 def _run(work: Coroutine[Any, Any, list[RawReply | SpotchangeError]]) -> list[RawReply | SpotchangeError]:
@@ -206,57 +184,12 @@ def _run(work: Coroutine[Any, Any, list[RawReply | SpotchangeError]]) -> list[Ra
         return thread.submit(asyncio.run, work).result()
 
 
-def _host(base_url: str, settings: VlmSettings) -> tuple[str, Any]:
-    try:
-        parts = urlsplit(base_url)
-        host = parts.hostname if parts.port is None else f"{parts.hostname}:{parts.port}"
-    except ValueError:
-        parts, host = None, None
-    if parts is None or parts.scheme not in ("http", "https") or not parts.hostname or parts.query:
-        raise InputError(
-            f"{shown_address(base_url)!r} is no server address", hint="openai:http://localhost:8000/v1#MODEL"
-        )
-    if parts.username or parts.password:
-        raise InputError("a key does not belong in the address", hint=f"put it into ${settings.key_variable}")
-    return str(host), parts
-
-
-def _place(host: str, path: str) -> str:
-    """Where a model is, for signatures: a host may serve others of its name under other paths, which may hold keys."""
-    path = path.rstrip("/")
-    return host if path in ("", "/v1") else f"{host}@{hashlib.sha256(path.encode()).hexdigest()[:8]}"
-
-
-def _proxy(address: str | None) -> httpx.Proxy | None:
-    if address is None:
-        return None
-    try:
-        proxy = httpx.Proxy(address)
-    except (ValueError, httpx.InvalidURL):
-        proxy = None
-    if proxy is None or not proxy.url.host:
-        raise InputError(f"proxy: {shown_address(address)!r} is no address", hint="proxy=http://HOST:PORT")
-    if proxy.url.scheme.startswith("socks") and find_spec("socksio") is None:
-        raise InputError("proxy: SOCKS needs one more package", hint="pip install 'httpx[socks]'")
-    return proxy
-
-
-def shown_address(base_url: str) -> str:
-    """An address as it may be printed: without what stands before an @, which may be a key."""
-    return base_url if "@" not in base_url else f"...@{base_url.rpartition('@')[2]}"
-
-
-def _key(variable: str) -> str:
-    key = os.environ.get(variable, "").strip()
-    if not all(33 <= ord(letter) < 127 for letter in key):
-        raise InputError(f"the key in ${variable} has characters that no key has")
-    return key
-
-
 def _gave_way(body: dict[str, Any], complaint: str) -> bool:
     """Take out of a request what a server does not know; False where nothing is left to take out."""
     if "max_tokens" in body and "max_completion_tokens" in complaint:
         body["max_completion_tokens"] = body.pop("max_tokens")
+        return True
+    if "temperature" in complaint and body.pop("temperature", None) is not None:
         return True
     return body.pop("response_format", None) is not None  # the prompt asks for JSON all the same
 
@@ -271,21 +204,3 @@ def _yes_probability(choice: dict[str, Any]) -> float | None:
             mass[word] += math.exp(float(token["logprob"]))
     total = sum(mass.values())
     return mass["yes"] / total if total > 0 and math.isfinite(total) else None
-
-
-def _retry_after(response: httpx.Response) -> float | None:
-    """Seconds a server asks to wait, given as a number or as a date."""
-    text = response.headers.get("retry-after", "")
-    try:
-        seconds = float(text)
-        return max(0.0, seconds) if math.isfinite(seconds) else None
-    except ValueError:
-        pass
-    try:
-        return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
-    except (TypeError, ValueError, OverflowError):
-        return None
-
-
-def _backoff(attempt: int) -> float:
-    return float(min(LONGEST_WAIT, 0.5 * 2**attempt) * random.uniform(0.5, 1.0))

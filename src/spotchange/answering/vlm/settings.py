@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import yaml
 from pydantic import Field
 
 from spotchange.config.base import Settings
 from spotchange.errors import InputError
+
+# How a server is reached and what asking costs: no answer depends on these.
+ON_THE_WAY = frozenset(
+    {"cache", "no_cache", "prompt_price", "reply_price", "concurrency", "timeout", "retries", "requests_per_minute",
+     "key_variable", "proxy"}
+)  # fmt: skip
 
 
 class VlmSettings(Settings):
@@ -79,10 +85,10 @@ class VlmSettings(Settings):
         return "sentences" if self.differences == "many" and self.prompt == "sentence" else self.prompt
 
 
-def read_options(options: Mapping[str, str]) -> VlmSettings:
-    """Settings from `key=value` texts; values are read as YAML."""
+def read_options(options: Mapping[str, Any]) -> VlmSettings:
+    """Settings from `key=value` texts, whose values are read as YAML, or from values."""
     try:
-        values = {key: yaml.safe_load(text) for key, text in options.items()}
+        values = {key: yaml.safe_load(each) if isinstance(each, str) else each for key, each in options.items()}
     except yaml.YAMLError as error:
         raise InputError(f"--model-option: {' '.join(str(error).split())}") from None
     return VlmSettings.from_mapping(values, source="--model-option")

@@ -53,10 +53,11 @@ def pull_model(name: str, *, revision: str | None = None) -> Path:
 
 
 def copy_model(folder: Path, out: Path) -> None:
-    """The model's files as a folder of their own, all or nothing."""
+    """The model's files as a folder of their own, all or nothing, which transformers opens too."""
     with new_folder(out) as fresh:
         for path in _model_files(folder):
             shutil.copyfile(path, fresh / path.name)
+        write_text(fresh / REMOTE_FILE, REMOTE_CODE)  # ours, whatever the hub has: config.json may point to it
 
 
 def push_model(
@@ -82,9 +83,9 @@ def push_model(
 
     if _HUB_NAME.fullmatch(name) is None or "@" in name:
         raise InputError(f"{name!r} is no name on the hub", hint="ORGANISATION/NAME")
+    read_description(folder)  # says what it is where it is no model of ours
     for file, checksum in weight_files(folder).items():  # nobody shall fetch a damaged model
         check_sum(needed(folder, file), checksum, source="its index")
-    read_description(folder)
     with tempfile.TemporaryDirectory(prefix="spotchange-push-") as staged, _in_one_line(name, revision):
         _stage(folder, Path(staged), name=name, results=results)
         api = HfApi(endpoint=_endpoint())

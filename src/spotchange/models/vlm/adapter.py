@@ -10,7 +10,6 @@ from spotchange.config.vlm import ChatModelSettings, LoraSettings
 from spotchange.errors import ConfigError, MissingExtraError, ModelError
 from spotchange.files import write_text
 from spotchange.models.vlm.checkpoint import (
-    ADAPTER_CONFIG,
     ADAPTER_WEIGHTS,
     PROMPT_FILE,
     Checkpoint,
@@ -18,6 +17,7 @@ from spotchange.models.vlm.checkpoint import (
     load_checkpoint,
 )
 from spotchange.models.vlm.scratch import PREFIX, build_scratch
+from spotchange.models.weights.description import ADAPTER_CONFIG, as_json, read_json, resolved
 
 
 def load_to_train(settings: ChatModelSettings, *, start_from: str | None) -> Checkpoint:
@@ -53,6 +53,10 @@ def save_learnt(folder: Path, loaded: Checkpoint, prompt: Prompt, *, card: str, 
     if is_adapter(loaded.model):
         # "auto" would ask the hub whether the base's vocabulary has changed; it has not.
         loaded.model.save_pretrained(folder, safe_serialization=True, save_embedding_layers=False)
+        config = read_json(folder, ADAPTER_CONFIG)
+        if isinstance(config["target_modules"], list):  # peft writes a set, in another order each time
+            config["target_modules"].sort()
+            write_text(folder / ADAPTER_CONFIG, as_json(config))
     else:
         loaded.model.save_pretrained(folder)
         loaded.processor.save_pretrained(folder)
@@ -102,4 +106,5 @@ def _with_lora(model: Any, settings: LoraSettings) -> Any:
 
 def _absolute(name: str) -> str:
     """Adapters name their base; a folder must be found from anywhere."""
+    name = resolved(name)
     return str(Path(name).resolve()) if Path(name).is_dir() else name

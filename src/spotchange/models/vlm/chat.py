@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from PIL import Image
 from torch import Tensor
 
 from spotchange.config.prompts import Prompt
+from spotchange.drawing import stacked
 from spotchange.errors import ModelError
 
 IGNORED = -100  # label of a token that is not learnt, as transformers' losses have it
@@ -171,7 +172,38 @@ def conversation(processor: Any, prompt: Prompt) -> str:
                 hint="a prompt without system text that shows one stacked image needs none (prompt=blip2idc)",
             )
         return prompt.user
-    return str(processor.apply_chat_template(_turns(prompt), add_generation_prompt=True, tokenize=False))
+    return templated(processor, _messages(prompt), add_generation_prompt=True)
+
+
+def message(role: str, text: str, *, images: int = 0) -> dict[str, Any]:
+    """A turn as templates take it: images, then the text."""
+    return {"role": role, "content": [*({"type": "image"} for _ in range(images)), {"type": "text", "text": text}]}
+
+
+def templated(processor: Any, messages: Sequence[Mapping[str, Any]], *, add_generation_prompt: bool = False) -> str:
+    """By the checkpoint's own template; where it knows no turn of the system, that text begins the user's first."""
+    from jinja2 import TemplateError
+
+    def written(turns: Sequence[Mapping[str, Any]]) -> str:
+        options = {"add_generation_prompt": add_generation_prompt, "tokenize": False}
+        return str(processor.apply_chat_template(list(turns), **options))
+
+    for form in (messages, _without_system(messages)):
+        try:
+            return written(form)
+        except TemplateError as error:
+            refusal = error
+    reason = " ".join(str(refusal).split())[:200]
+    raise ModelError(f"the checkpoint's chat template refuses this conversation: {reason}") from refusal
+
+
+def _without_system(messages: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    if messages[0]["role"] != "system":
+        return messages
+    system, first, *further = messages
+    *images, asked = first["content"]
+    text = f"{system['content'][0]['text']} {asked['text']}".strip()
+    return [{**first, "content": [*images, {"type": "text", "text": text}]}, *further]
 
 
 def without_second_start(processor: Any, text: str) -> dict[str, bool]:
@@ -191,16 +223,6 @@ def shown(prompt: Prompt, before: Image.Image, after: Image.Image) -> list[Image
     return [before, after] if prompt.images == "two" else [stacked(before, after)]
 
 
-def stacked(before: Image.Image, after: Image.Image) -> Image.Image:
-    """One image with before above after, as wide as before."""
-    if after.width != before.width:
-        after = after.resize((before.width, max(1, round(after.height * before.width / after.width))))
-    sheet = Image.new("RGB", (before.width, before.height + after.height))
-    sheet.paste(before, (0, 0))
-    sheet.paste(after, (0, before.height))
-    return sheet
-
-
 def caption_in(prompt: Prompt, reply: str) -> str | None:
     """The caption a reply holds; None where the reply is not of the form that was asked for."""
     if not prompt.schema_:
@@ -212,19 +234,15 @@ def caption_in(prompt: Prompt, reply: str) -> str | None:
     return caption if isinstance(caption, str) and caption.strip() else None
 
 
-def _turns(prompt: Prompt, reply: str | None = None) -> list[dict[str, Any]]:
-    images = [{"type": "image"}] * (2 if prompt.images == "two" else 1)
-    turns: list[dict[str, Any]] = [{"role": "user", "content": [*images, {"type": "text", "text": prompt.user}]}]
-    if prompt.system:
-        turns.insert(0, {"role": "system", "content": [{"type": "text", "text": prompt.system}]})
-    if reply is not None:
-        turns.append({"role": "assistant", "content": [{"type": "text", "text": reply}]})
-    return turns
+def _messages(prompt: Prompt, reply: str | None = None) -> list[dict[str, Any]]:
+    messages = [message("system", prompt.system)] if prompt.system else []
+    messages.append(message("user", prompt.user, images=2 if prompt.images == "two" else 1))
+    return messages if reply is None else [*messages, message("assistant", reply)]
 
 
 def _closing(processor: Any, prompt: Prompt, opening: str) -> str:
     """What the template writes behind a reply, e.g. its token for the end of a turn."""
     if not has_template(processor):
         return ""
-    whole = str(processor.apply_chat_template(_turns(prompt, "REPLY"), tokenize=False))
+    whole = templated(processor, _messages(prompt, "REPLY"))
     return whole[len(opening) :].partition("REPLY")[2].strip() if whole.startswith(opening) else ""

@@ -11,10 +11,10 @@ from typing import Any
 from spotchange.errors import MissingExtraError, ModelError
 from spotchange.files import load_json
 from spotchange.models.vlm.language_model import TextProcessor, reads_text_only
+from spotchange.models.weights.description import ADAPTER_CONFIG, called, resolved
 from spotchange.models.weights.transformers_import import import_transformers
 
 log = logging.getLogger(__name__)
-ADAPTER_CONFIG = "adapter_config.json"  # what makes a folder a peft adapter
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
 PROMPT_FILE = "prompt.yaml"  # beside an adapter of ours: what it was trained to be asked
 
@@ -51,6 +51,7 @@ def load_checkpoint(
         library: Any = import_transformers()
     except ImportError:
         raise MissingExtraError("a local vision-language model", extra="vlm") from None
+    name, adapter = resolved(name), None if adapter is None else resolved(adapter)
     if not Path(name).is_dir() and (name.startswith((".", "/", "~")) or name.count("/") > 1):
         raise ModelError(f"no model folder at {name}")
     own = fetched_adapter(name, revision)
@@ -63,6 +64,8 @@ def load_checkpoint(
     if adapter is not None and on_top is None:
         raise ModelError(f"{adapter} is no adapter: it has no {ADAPTER_CONFIG}")
     folder = Path(name)
+    if folder.is_dir() and revision is not None:
+        raise ModelError(f"{name} is a folder, which has no revision {revision}")
     if folder.is_dir() and not list(folder.glob("*.safetensors")):
         raise ModelError(f"{name} has no safetensors weights", hint="other formats can run code and are not loaded")
     options: dict[str, Any] = {"trust_remote_code": trust_remote_code}
@@ -164,7 +167,7 @@ def _named(name: str) -> str:
     for path in sorted(each for each in folder.glob("*") if each.suffix in (".safetensors", ".json", ".jinja")):
         with path.open("rb") as stream:
             digest.update(path.name.encode() + hashlib.file_digest(stream, "sha256").digest())
-    return f"{folder.resolve().name}@{digest.hexdigest()[:12]}"
+    return f"{called(folder)}@{digest.hexdigest()[:12]}"
 
 
 def base_of(folder: Path) -> str:

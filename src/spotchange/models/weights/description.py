@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spotchange.config.model import ModelSettings
-from spotchange.errors import ModelError
+from spotchange.errors import InputError, ModelError
 from spotchange.files import load_json
 from spotchange.models.vision.preprocess import Preprocessor
 
@@ -40,6 +42,7 @@ AUTO_MAP = {
     "AutoProcessor": "modeling_spotchange.SpotchangeProcessor",
 }
 LAST, BEST = "last", "best"  # checkpoints of a training run, in its folder
+ADAPTER_CONFIG = "adapter_config.json"  # what makes a folder a peft adapter, of a vision-language model
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,9 +56,8 @@ class ModelDescription:
 
     @property
     def name(self) -> str:
-        """What the model is called in results: a checkpoint by its run, since every run has a `best` and a `last`."""
-        folder = self.folder.resolve()
-        return folder.parent.name if folder.name in (LAST, BEST) else folder.name
+        """What the model is called in results."""
+        return called(self.folder)
 
     @property
     def change_types(self) -> tuple[str, ...]:
@@ -70,6 +72,50 @@ class ModelDescription:
         while ids and ids[-1] == self.settings.vocabulary.pad:
             ids.pop()
         return str(self.tokenizer.decode(ids, skip_special_tokens=True)).strip()
+
+
+def called(folder: Path) -> str:
+    """The name of what lies in a folder: of a checkpoint its run's, which has a `best` and a `last`; in the hub's cache
+    the name it has there.
+    """
+    folder = folder.resolve()
+    if folder.name in (LAST, BEST):
+        return folder.parent.name
+    kept = folder.parents[1].name if folder.parent.name == "snapshots" else ""
+    return kept.removeprefix("models--").replace("--", "/") if kept.startswith("models--") else folder.name
+
+
+def best_of_run(folder: Path) -> Path:
+    """The best checkpoint of a training run's folder; any other folder is meant itself."""
+    return folder / BEST if _holds_model(folder / BEST) and not _holds_model(folder) else folder
+
+
+def resolved(name: str) -> str:
+    """A model that others made, by its folder if it lies here, else as it is called: `~` is the home folder, which
+    shells leave alone behind a colon, and a training run stands for its best checkpoint.
+    """
+    folder = best_of_run(Path(os.path.expanduser(name)))
+    return str(folder) if folder.is_dir() else name
+
+
+def _holds_model(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in ("config.json", ADAPTER_CONFIG))
+
+
+def check_replaceable(folder: Path, *, force: bool) -> None:
+    """Refuse to let a new model take the place of anything but an old one, and of that only where it was asked for."""
+    try:
+        names = sorted(path.name for path in folder.iterdir()) if folder.exists() else []
+    except NotADirectoryError:
+        raise InputError(f"{folder} is a file") from None
+    except OSError as error:
+        raise InputError(f"cannot look into {folder}: {error.strerror or error}") from error
+    foreign = [name for name in names if not any(fnmatch(name, known) for known in MODEL_FILES)]
+    if foreign:
+        hint = "choose another --out folder; this one is not replaced"
+        raise InputError(f"{folder} holds {foreign[0]!r}, which is no part of a model", hint=hint)
+    if names and not force:
+        raise InputError(f"{folder} exists already", hint="--force replaces it, --out names another")
 
 
 def read_description(folder: Path) -> ModelDescription:
@@ -89,11 +135,13 @@ def read_description(folder: Path) -> ModelDescription:
 
 def read_settings(folder: Path) -> ModelSettings:
     """Architecture of a model folder."""
+    if (folder / ADAPTER_CONFIG).is_file():
+        raise ModelError(f"{folder} is an adapter of a vision-language model", hint=f"vlm:{folder}")
     config = read_json(folder, "config.json")
     if config.get("model_type") != MODEL_TYPE:
         raise ModelError(
             f"{folder} is not a spotchange model (its config.json says model_type {config.get('model_type')!r})",
-            hint="`spotchange models import` turns CLIP and CLIP4IDC checkpoints into one",
+            hint="`spotchange models import` turns CLIP and CLIP4IDC checkpoints into one; vlm:FOLDER asks others",
         )
     return ModelSettings.from_mapping(config.get("settings", {}), source=str(folder / "config.json"))
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,14 +17,13 @@ import torch
 from torch import Tensor, nn
 
 from spotchange.config.model import ModelSettings
-from spotchange.errors import InputError, ModelError
+from spotchange.errors import ModelError
 from spotchange.files import atomic_path, new_folder, write_text
 from spotchange.models.build import build_model, settings_for
 from spotchange.models.vision.preprocess import Preprocessor
 from spotchange.models.weights.description import (
     AUTO_MAP,
     INDEX,
-    MODEL_FILES,
     MODEL_TYPE,
     REMOTE_CODE,
     REMOTE_FILE,
@@ -100,22 +98,6 @@ def save_model(
         write_text(fresh / REMOTE_FILE, REMOTE_CODE)
         for name, text in (texts or {}).items():
             write_text(fresh / name, text)
-
-
-def check_replaceable(folder: Path, *, force: bool) -> None:
-    """Refuse to let a new model take the place of anything but an old one, and of that only where it was asked for."""
-    try:
-        names = sorted(path.name for path in folder.iterdir()) if folder.exists() else []
-    except NotADirectoryError:
-        raise InputError(f"{folder} is a file") from None
-    except OSError as error:
-        raise InputError(f"cannot look into {folder}: {error.strerror or error}") from error
-    foreign = [name for name in names if not any(fnmatch(name, known) for known in MODEL_FILES)]
-    if foreign:
-        hint = "choose another --out folder; this one is not replaced"
-        raise InputError(f"{folder} holds {foreign[0]!r}, which is no part of a model", hint=hint)
-    if names and not force:
-        raise InputError(f"{folder} exists already", hint="--force replaces it, --out names another")
 
 
 def load_model(folder: str | os.PathLike[str], *, device: str | torch.device = "cpu") -> LoadedModel:

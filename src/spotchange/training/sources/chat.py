@@ -34,6 +34,7 @@ class CaptionedPair:
     after: Image.Image
     caption: str
     change_type: int  # 0 = none, -1 = unknown
+    differences: tuple[str, ...] = ()  # every one of them, where a data set lists them
 
 
 class ChatSource(Protocol):
@@ -130,7 +131,9 @@ class _FolderBatches:
 
 def encode(coder: ChatCoder, pairs: list[CaptionedPair]) -> ChatBatch:
     """As the checkpoint reads them, replies in the form its prompt asks for."""
-    replies = [coder.prompt.reply(changed=_changed(each), caption=each.caption) for each in pairs]
+    replies = [
+        coder.prompt.reply(changed=_changed(each), caption=each.caption, differences=each.differences) for each in pairs
+    ]
     return coder.encode([(each.before, each.after) for each in pairs], replies, [each.change_type for each in pairs])
 
 
@@ -157,6 +160,7 @@ def _row_told(row: Row, protocol: str, draw: int) -> CaptionedPair:
         after=read_image(row.after_path),
         caption=captions[draw % len(captions)],
         change_type=kind,
+        differences=row.differences or (),
     )
 
 
