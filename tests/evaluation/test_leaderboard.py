@@ -154,7 +154,11 @@ def test_the_command_prints_tables_json_and_a_page(folder: Path, tmp_path: Path)
     assert "12,345" in shown.stdout
     assert "over the 3 systems" in shown.stdout
     assert "p of all" in shown.stdout
-    assert "<svg" in page.read_text()
+    written = page.read_text()
+    assert "<svg" in written
+    assert "after NAME: rebuilt where some part had to be guessed" in written  # a page alone must say what it shows
+    assert "<td>0.001</td>" in written  # the learning rate
+    assert "<h1>Leaderboard: board</h1>" in written
     told = CliRunner().invoke(app, ["leaderboard", str(folder), "--no-meteor", "--json"])
     values = json.loads(told.stdout)
     assert values["systems"][0]["title"] == "SCORER"

@@ -247,6 +247,10 @@ def _notes(entries: list[Entry]) -> list[str]:
         f"seeds a system: {' or '.join(map(str, seeds))}; ± is the deviation over a row's own seeds, "
         "intervals and tests are over the pairs, of the first seed"
     )
+    if any(entry.run.facts for entry in entries):
+        notes.append("facts: true sentences; none: true ones of the pairs without a change")
+    if not all(entry.faithful for entry in entries):
+        notes.append("after NAME: rebuilt where some part had to be guessed; not in the rank correlation")
     short = [f"{entry.title} ({entry.run.pairs:,} pairs)" for entry in entries if not entry.full]
     if short:
         notes.append(f"trained for less, so last in the tables and not compared: {', '.join(short)}")
