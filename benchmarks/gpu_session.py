@@ -37,6 +37,7 @@ PART = 15 * 2**20
 PARTS = 4  # 60 MiB: no more than 64 come back, in files of at most 16
 PACK_EVERY = 60.0  # seconds
 SAVING = 25.0  # seconds that a job has to save and end after it was interrupted
+HEARING = 10.0  # seconds to end before it is killed
 PACKING = 0.3  # minutes at the end
 STARTING = 1.5  # minutes of a job before and after its training: imports, kernels, the last validation
 INTERRUPTED = 128 + signal.SIGINT
@@ -119,8 +120,7 @@ class Session:
                 with suppress(subprocess.TimeoutExpired):
                     return process.wait(60 * watch.minutes)
                 if not watch.seen():
-                    os.killpg(process.pid, signal.SIGKILL)
-                    process.wait()
+                    self._end(process)
                     print(f"[{self.minutes:.2f}] {job.name}: nothing learnt yet; once more, {watch.words}", flush=True)
                     return None
                 limit -= 60 * watch.minutes
@@ -129,6 +129,15 @@ class Session:
             os.kill(process.pid, signal.SIGINT)  # the process itself: its workers hear of it from their parent
             print(f"[{self.minutes:.2f}] {job.name}: interrupted at its limit", flush=True)
             return process.wait()
+
+    def _end(self, process: subprocess.Popen[bytes]) -> None:
+        """Interrupt it, as MPS wants it; kill what does not hear."""
+        os.kill(process.pid, signal.SIGINT)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(HEARING)
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
 
     @property
     def minutes(self) -> float:

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # What travels to a bare machine with Python 3.12, torch, transformers and accelerate, and what does not: 64 MiB at most.
-#   runs/carry.sh out            before: makes what it lacks, moves the shipped weights out of the tree
+#   runs/carry.sh out [PATH...]  before: makes what it lacks, moves the shipped weights (and PATHs) out of the tree
 #   runs/carry.sh size PATH...   how much would travel now, with these ignored paths
 #   runs/carry.sh back           after: everything where it was
 # `out` makes build/wheels312 (what is compiled) and build/wheels312/pure.zip (all else), for
@@ -39,22 +39,24 @@ size() {
 case ${1:-} in
     out)
         make_wheels
-        mkdir -p "$away" build/spotchange-small
-        for each in "${weights[@]}"; do
-            [ -d "$assets/$each" ] || continue # out already
-            git ls-files -z "$assets/$each" | xargs -0 git update-index --skip-worktree
-            mv "$assets/$each" "$away/"
+        mkdir -p build/spotchange-small
+        [ ! -d "$assets/spotchange-small" ] || cp "$assets"/spotchange-small/*.{json,safetensors} build/spotchange-small/
+        git ls-files "${weights[@]/#/$assets/}" "${@:2}" | while read -r file; do
+            [ -e "$file" ] || continue # out already
+            mkdir -p "$away/$(dirname "$file")"
+            git update-index --skip-worktree "$file"
+            mv "$file" "$away/$file"
         done
-        cp "$away"/spotchange-small/*.json "$away"/spotchange-small/*.safetensors build/spotchange-small/
         size build/wheels312
         ;;
     size) size "${@:2}" ;;
     back)
-        for each in "${weights[@]}"; do
-            [ -d "$away/$each" ] && mv "$away/$each" "$assets/"
-            git ls-files -z "$assets/$each" | xargs -0 git update-index --no-skip-worktree
+        git ls-files -v | sed -n 's/^S //p' | while read -r file; do
+            mkdir -p "$(dirname "$file")"
+            mv "$away/$file" "$file"
+            git update-index --no-skip-worktree "$file"
         done
-        git status --short "$assets"
+        git status --short "$assets" # nothing, if all is as it was
         ;;
     *) sed -n '2,5s/^# *//p' "$0" && exit 2 ;;
 esac
