@@ -88,9 +88,9 @@ def _read(words: list[str], changes: list[str]) -> None:
         Recipe.from_yaml(find_recipe(words[words.index("train") + 1]), changes)
     elif "ablate" in words:
         Ablation.from_yaml(find_recipe(words[words.index("ablate") + 1], within=ABLATIONS), changes)
-    else:
-        program = next(word for word in words if word.endswith(".py"))
-        runpy.run_path(program, run_name="read only")
+    for program in words:
+        if program.endswith(".py"):
+            runpy.run_path(program, run_name="read only")
 
 
 def _device_problems() -> Iterator[str]:

@@ -4,7 +4,7 @@ python benchmarks/kept_runs.py save BACK                            # right afte
 python benchmarks/kept_runs.py restore NAME [--without PATTERN ...]  # before one: finished runs are not run again
 
 `save` unpacks BACK here and packs the finished runs of every table that came back, together with those packed before,
-into docs/ablations/NAME-runs.tar.xz: logs, summaries, captions and recipes, no weights. Same runs, same bytes.
+into docs/ablations/NAME-runs.tar.xz: logs, summaries, captions, recipes, figures, no weights. Same runs, same bytes.
 `restore` unpacks an archive under out/ablations, over nothing, without the cells (PATTERN: their folders) whose
 code has changed since: a run is known by its recipe, which does not tell.
 """
@@ -21,7 +21,6 @@ from pathlib import Path
 
 RUNS, ARCHIVES = Path("out/ablations"), Path("docs/ablations")
 KEPT = ("summary.json", "log.jsonl", "captions.jsonl", "best/recipe.yaml")
-SPEEDS = "speeds.json"
 
 
 def archive_of(name: str) -> Path:
@@ -69,7 +68,7 @@ def pack(name: str) -> Counter[str]:
     if not runs:
         return Counter()
     files = [run / kept for kept in KEPT for run in runs if (run / kept).is_file()]  # what is alike stands together
-    files += [folder / SPEEDS] if (folder / SPEEDS).is_file() else []
+    files += sorted(folder.glob("*.json"))  # speeds, figures of other splits
     temporary = archive_of(name).with_suffix(".part")
     ARCHIVES.mkdir(parents=True, exist_ok=True)
     with tarfile.open(temporary, "w:xz", format=tarfile.PAX_FORMAT) as archive:

@@ -184,11 +184,13 @@ def test_plans_name_recipes_and_cells_that_exist(plan: Path, driver: ModuleType)
             verb = words[words.index("spotchange") + 1] if "spotchange" in words else None
             if verb == "train":
                 Recipe.from_yaml(find_recipe(words[words.index("train") + 1]), changes)
-            elif verb == "data":
+            elif verb == "data" and "features" in words:
                 Recipe.from_yaml(find_recipe(words[words.index("features") + 1]), changes)
             elif verb == "ablate" or words[1].endswith("ablation_small.py"):
                 name = words[words.index("ablate") + 1] if verb else words[2]
                 found = Ablation.from_yaml(find_recipe(name, within=ABLATIONS), changes)
                 found.only([value for option, value in pairwise(words) if option == "--only"])
-            else:
+            elif verb is None:
                 assert (ROOT / words[1]).is_file()
+            else:
+                assert verb in {"data", "evaluate"}

@@ -51,9 +51,11 @@ def test_what_came_back_is_kept_beside_what_was_there(program: ModuleType, capsy
     Path("out").rename("lost")  # another machine
     assert program.restore("board", ["scorer*"]) == 1
     assert not list(Path("out").glob("**/scorer-cbr"))
-    program.save(back(run("scorer-cbr", "new") | {"out/session/job.log": "", "out/small/best/config.json": "{}"}))
+    others = {"out/session/job.log": "", "out/small/best/config.json": "{}", "out/ablations/board/speeds.json": "{}"}
+    program.save(back(run("scorer-cbr", "new") | others))
     assert "a model: out/small/best" in capsys.readouterr().out
     with tarfile.open(archive) as kept:
+        assert "board/speeds.json" in kept.getnames()
         told = {
             Path(name).parts[2]: kept.extractfile(name).read()  # type: ignore[union-attr]
             for name in kept.getnames()
