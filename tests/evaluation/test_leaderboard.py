@@ -88,13 +88,29 @@ def test_the_best_stands_first_and_seeds_are_averaged(folder: Path) -> None:
     best = board.entries[0]
     assert best.against_best is None
     assert duda.against_best is not None
-    assert duda.against_best["facts"].difference == pytest.approx(3 / 6 - 1)
+    assert duda.against_best["facts"].difference == pytest.approx(3 / 6 - 1)  # the best has the first seed only
     assert duda.published is not None
     assert duda.published.scores["CIDEr-D"] == 112.0
     untrained = [row.system for row in board.only_published]
     assert any(name.startswith("CC-Full") for name in untrained)  # nothing is known of it but its numbers
     assert not any(name.startswith("DUDA (") for name in untrained)
     assert board.constant.scores["facts"] == pytest.approx(0.5)  # it denies every change
+
+
+def test_intervals_and_tests_are_of_all_seeds(folder: Path) -> None:
+    """A first seed that happens to be as good as the best one must not say that the systems are equal."""
+    make_run(folder / "cells/duda/seed-3/train", "duda", right=0, seed=3)
+    for seed in (2, 3):
+        make_run(folder / f"cells/scorer/seed-{seed}/train", "scorer", right=6, seed=seed)
+    board = read_leaderboard([folder], meteor=False)
+    duda = next(entry for entry in board.entries if entry.title == "DUDA")
+    assert duda.against_best is not None
+    for name in ("facts", "CIDEr-D", "ROUGE-L"):
+        test = duda.against_best[name]
+        assert (test.first, test.second) == pytest.approx((board.entries[0].mean(name), duda.mean(name)))
+    low, high = duda.intervals["facts"]
+    assert low < (3 + 5 + 0) / 18 < high
+    assert duda.against_best["BLEU-4"].first == pytest.approx(board.entries[0].runs[0].scores["BLEU-4"])
 
 
 def test_only_systems_of_known_code_are_ranked(folder: Path) -> None:

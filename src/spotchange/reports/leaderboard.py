@@ -54,7 +54,7 @@ def _with_spread(entry: Entry, name: str) -> str:
 
 
 def _against_best(board: Leaderboard) -> Table:
-    """Paired tests on the same pairs, first common seed."""
+    """Paired tests on the same pairs, over common seeds."""
     best, *others = [entry for entry in board.entries if entry.full]
     header = [f"minus {best.title}"]
     columns = [[entry.title for entry in others]]
