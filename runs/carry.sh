@@ -38,9 +38,9 @@ size() {
 
 case ${1:-} in
     out)
-        make_wheels
+        [ -e build/wheels312/pure.zip ] || make_wheels
         mkdir -p build/spotchange-small
-        [ ! -d "$assets/spotchange-small" ] || cp "$assets"/spotchange-small/*.{json,safetensors} build/spotchange-small/
+        [ ! -e "$assets/spotchange-small/config.json" ] || cp "$assets"/spotchange-small/*.{json,safetensors} build/spotchange-small/
         git ls-files "${weights[@]/#/$assets/}" "${@:2}" | while read -r file; do
             [ -e "$file" ] || continue # out already
             mkdir -p "$away/$(dirname "$file")"
