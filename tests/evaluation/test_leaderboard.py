@@ -152,6 +152,18 @@ def test_only_runs_of_one_length_are_compared(folder: Path) -> None:
     assert next(entry for entry in one.entries if entry.title == "DUDA").mean("facts") == pytest.approx(3 / 6)
 
 
+def test_pairs_of_which_nobody_knows_the_truth(folder: Path, tmp_path: Path) -> None:
+    for file in folder.rglob("captions.jsonl"):
+        rows = [json.loads(line) | {"fact": None, "change_type": None} for line in file.read_text().splitlines()]
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    page = tmp_path / "page.html"
+    folder = folder.rename(tmp_path / "leaderboard-levir-cc")
+    shown = CliRunner().invoke(app, ["leaderboard", str(folder), "--no-meteor", "--html", str(page)])
+    assert shown.exit_code == 0
+    assert "facts" not in page.read_text()
+    assert "<h1>Leaderboard: levir-cc</h1>" in page.read_text()
+
+
 def test_other_pairs_and_empty_folders_are_refused(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match=r"no captions\.jsonl"):

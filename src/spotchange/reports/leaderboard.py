@@ -45,7 +45,8 @@ def _scores(board: Leaderboard) -> Table:
 
 
 def _title(board: Leaderboard) -> str:
-    return "Leaderboard" if board.name == "leaderboard" else f"Leaderboard: {board.name}"
+    name = board.name.removeprefix("leaderboard").removeprefix("-")  # as the ablations call their folders
+    return f"Leaderboard: {name}" if name else "Leaderboard"
 
 
 def _with_spread(entry: Entry, name: str) -> str:
@@ -60,6 +61,8 @@ def _against_best(board: Leaderboard) -> Table:
     columns = [[entry.title for entry in others]]
     for name in (JUDGED_BY, FACTS):
         tests = [(entry.against_best or {}).get(name) for entry in others]
+        if not any(tests):  # nobody knows which sentences are true
+            continue
         together = iter(adjusted([each.p_value for each in tests if each is not None]))
         header += [name, "95 % interval", "p", "p of all"]
         columns += [
@@ -111,7 +114,7 @@ def _costs(board: Leaderboard) -> Table:
         "minutes of a run",
         "pairs of a run",
     ]
-    return Table("Size, rate (the better by validation) and speed", header, lines)
+    return Table("Size, rate and speed", header, lines)
 
 
 def _published(board: Leaderboard) -> Table:
