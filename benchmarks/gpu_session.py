@@ -37,7 +37,6 @@ PART = 15 * 2**20
 PARTS = 4  # 60 MiB: no more than 64 come back, in files of at most 16
 PACK_EVERY = 60.0  # seconds
 SAVING = 25.0  # seconds that a job has to save and end after it was interrupted
-HEARING = 10.0  # seconds to end before it is killed
 PACKING = 0.3  # minutes at the end
 STARTING = 1.5  # minutes of a job before and after its training: imports, kernels, the last validation
 INTERRUPTED = 128 + signal.SIGINT
@@ -134,7 +133,7 @@ class Session:
         """Interrupt it, as MPS wants it; kill what does not hear."""
         os.kill(process.pid, signal.SIGINT)
         with suppress(subprocess.TimeoutExpired):
-            process.wait(HEARING)
+            process.wait(SAVING)
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()

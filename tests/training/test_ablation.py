@@ -162,6 +162,7 @@ def test_runs_of_another_recipe_do_not_stand_in_a_table(tmp_path: Path) -> None:
     check_finished(jobs)
     moved = tmp_path.rename(tmp_path.with_name("elsewhere"))
     check_finished(plan(ablation, moved))  # begins from folders of other names
+    check_finished(plan(Ablation.from_yaml(FOLDER / "smoke.yaml", ["stages.caption.stage.cuda_graph=true"]), moved))
     longer = plan(Ablation.from_yaml(FOLDER / "smoke.yaml", ["stages.caption.stage.steps=77"]), moved)
     with pytest.raises(InputError, match=r"trained by another recipe: stage\.steps \d+ \(now 77\)$"):
         check_finished(longer)

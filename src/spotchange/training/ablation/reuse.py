@@ -10,7 +10,8 @@ from spotchange.errors import InputError
 from spotchange.models.weights.description import BEST
 from spotchange.training.ablation.table import Job
 
-_PLACES = ("out", "stage.start_from")  # where things lie, which a folder that was moved changes
+# Where things lie, which a folder that was moved changes, and how an update is computed: other settings, same numbers.
+_NO_MATTER = ("out", "stage.start_from", "stage.cuda_graph", "stage.compile")
 
 
 def check_finished(jobs: list[Job]) -> None:
@@ -20,7 +21,7 @@ def check_finished(jobs: list[Job]) -> None:
         if job.summary is None or not saved.is_file():
             continue
         trained, wanted = Recipe.from_yaml(saved).model_dump(mode="json"), job.recipe.model_dump(mode="json")
-        others = [f"{key} {old} (now {new})" for key, old, new in _apart(trained, wanted) if key not in _PLACES]
+        others = [f"{key} {old} (now {new})" for key, old, new in _apart(trained, wanted) if key not in _NO_MATTER]
         if others:
             more = f", and {len(others) - 3} more" if len(others) > 3 else ""
             raise InputError(
