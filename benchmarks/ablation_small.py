@@ -1,6 +1,6 @@
 """Every job of an ablation for two steps of four pairs on the CPU: what would stop it on a GPU, stops it here.
 
-python benchmarks/ablation_small.py NAME --out FOLDER [--set start=FOLDER ...]
+python benchmarks/ablation_small.py NAME --out FOLDER [--set start=FOLDER ...] [--only CELL ...]
 
 Goes through training, validation, test pairs and saving, in full precision, uncompiled; one seed. Prints a line a job
 and ends with code 2 if one failed. The numbers mean nothing.
@@ -27,10 +27,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("name")
     parser.add_argument("--set", dest="changes", action="append", default=[], metavar="KEY=VALUE")
+    parser.add_argument("--only", action="append", default=[], metavar="CELL")
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
     try:
-        ablation = Ablation.from_yaml(find_recipe(given.name, within=ABLATIONS), given.changes)
+        ablation = Ablation.from_yaml(find_recipe(given.name, within=ABLATIONS), given.changes).only(given.only)
     except SpotchangeError as error:
         sys.exit(f"error: {error}")
     failed: dict[str, str] = {}

@@ -1,6 +1,6 @@
 """Whether a machine has what a plan needs, in seconds: run before anything that costs minutes of a GPU.
 
-python benchmarks/gpu_check.py PLAN.yaml [--cpu]
+python benchmarks/gpu_check.py PLAN.yaml [--set NAME=VALUE] [--cpu]
 
 Looks for packages, imports all that the jobs import and reads the recipes that they name; unless --cpu it also looks
 for the files under `needs` and launches one numba kernel, one Triton kernel and one compiled graph on the GPU. Prints
@@ -36,7 +36,7 @@ MODULES = (
 )
 
 
-def problems(plan: Path, *, cpu: bool) -> Iterator[str]:
+def problems(plan: Path, changes: list[str], *, cpu: bool) -> Iterator[str]:
     """One line for everything that is missing."""
     missing = [name for name in PACKAGES if not _imports(name)]
     yield from (f"package {name} is missing" for name in missing)
@@ -47,7 +47,7 @@ def problems(plan: Path, *, cpu: bool) -> Iterator[str]:
             importlib.import_module(name)
         except Exception as error:  # an import may fail in any way
             yield f"{name} cannot be imported: {type(error).__name__}: {error}"
-    yield from _plan_problems(plan, needs=not cpu)
+    yield from _plan_problems(plan, changes, needs=not cpu)
     if not cpu:
         yield from _device_problems()
 
@@ -60,21 +60,20 @@ def _imports(name: str) -> bool:
     return True
 
 
-def _plan_problems(plan: Path, *, needs: bool) -> Iterator[str]:
-    import yaml
-
+def _plan_problems(path: Path, changes: list[str], *, needs: bool) -> Iterator[str]:
+    from gpu_plan import read_plan  # it needs yaml, which may be what is missing
     from spotchange.errors import SpotchangeError
 
-    content = yaml.safe_load(plan.read_text(encoding="utf-8"))
+    plan = read_plan(path, changes)
     if needs:
-        yield from (f"{path} is missing" for path in content.get("needs", []) if not Path(path).exists())
-    for job in (job for lane in content["lanes"] for job in lane):
-        words = shlex.split(job["run"].replace("{train}", "1.0").replace("{left}", "1.0"))
-        changes = [value for option, value in pairwise(words) if option == "--set"]
+        yield from (f"{need} is missing" for need in plan.needs if not Path(need).exists())
+    for job in plan.jobs:
+        words = shlex.split(job.run.replace("{train}", "1.0").replace("{left}", "1.0"))
+        set_to = [value for option, value in pairwise(words) if option == "--set"]
         try:
-            _read(words, changes)
+            _read(words, set_to)
         except (SpotchangeError, OSError, ImportError) as error:
-            yield f"{job['name']}: {error}"
+            yield f"{job.name}: {error}"
 
 
 def _read(words: list[str], changes: list[str]) -> None:
@@ -89,9 +88,9 @@ def _read(words: list[str], changes: list[str]) -> None:
         Recipe.from_yaml(find_recipe(words[words.index("train") + 1]), changes)
     elif "ablate" in words:
         Ablation.from_yaml(find_recipe(words[words.index("ablate") + 1], within=ABLATIONS), changes)
-    else:
-        program = next(word for word in words if word.endswith(".py"))
-        runpy.run_path(program, run_name="read only")
+    for program in words:
+        if program.endswith(".py"):
+            runpy.run_path(program, run_name="read only")
 
 
 def _device_problems() -> Iterator[str]:
@@ -151,9 +150,10 @@ def compiler_problem() -> str | None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("plan", type=Path)
+    parser.add_argument("--set", dest="changes", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--cpu", action="store_true", help="leave out the GPU and what is brought there")
     options = parser.parse_args()
-    began, found = time.monotonic(), list(problems(options.plan, cpu=options.cpu))
+    began, found = time.monotonic(), list(problems(options.plan, options.changes, cpu=options.cpu))
     for line in found:
         print(f"missing: {line}", flush=True)
     slow = None if found or options.cpu else compiler_problem()

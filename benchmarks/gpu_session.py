@@ -1,20 +1,14 @@
 """A plan of jobs for one short GPU session: lanes side by side, a time limit each, results packed while they run.
 
-python benchmarks/gpu_session.py PLAN.yaml --out FOLDER [--total 9.6] [--small] [--check | --checked]
+python benchmarks/gpu_session.py PLAN.yaml --out FOLDER [--set NAME=VALUE] [--total 9.6] [--small] [--check | --checked]
 
-PLAN.yaml: `needs` (files that must be there), `mps` (whether several processes share the GPU) and `lanes`, each a list
-of jobs that run one after the other. A job has a `name`, a `run` (one command line; {left} is its limit in minutes,
-{train} what is left of it for training), `minutes` (at most; without it whatever is left), `keep` (patterns of files to
-bring back, in the order in which they are wanted), `resume` (a folder: --resume is added where it exists), `watch` (a
-log, minutes within which it must tell of a step, with a loss `below` a number if one is given, and words with which the
-job begins once more if it does not, or fails before) and
-`small` (words added by --small, to try the plan on a CPU). What is missing ends the session within its first seconds
-(`gpu_check.py`; --check does that alone).
+What a plan says: `gpu_plan.py`. What is missing ends the session within its first seconds (`gpu_check.py`; --check does
+that alone).
 
 At its limit a job is interrupted: `spotchange train` and `ablate` then save and end by themselves. Nothing is killed
 before the very end, since under MPS a killed process takes its neighbours with it. FOLDER gets what is to be kept as
-parts of one tar file (packed every minute, so that a session that is cut off loses little) and `session.json`, the
-table that is also printed.
+parts of one tar file (packed every minute, so that a session that is cut off loses little; `kept_runs.py` unpacks them)
+and `session.json`, the table that is also printed.
 """
 
 from __future__ import annotations
@@ -22,7 +16,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import shlex
 import shutil
 import signal
@@ -35,9 +28,10 @@ import time
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from gpu_plan import LOGS, Job, Watch, read_plan
 
 PART = 15 * 2**20
 PARTS = 4  # 60 MiB: no more than 64 come back, in files of at most 16
@@ -47,63 +41,6 @@ PACKING = 0.3  # minutes at the end
 STARTING = 1.5  # minutes of a job before and after its training: imports, kernels, the last validation
 INTERRUPTED = 128 + signal.SIGINT
 NO_COMPILER = 3  # exit code of the check where nothing is missing but torch's compiler
-LOGS = Path("out/session")
-
-
-@dataclass
-class Watch:
-    """A log that must tell of a step within so many minutes, or the job begins once more with further words."""
-
-    file: str
-    minutes: float
-    words: str
-    below: float = float("inf")
-    """What the loss must have fallen below by then."""
-
-    def seen(self) -> bool:
-        path = Path(self.file)
-        lines = path.read_text(errors="replace").splitlines() if path.exists() else []
-        losses = re.findall(r'"loss": ([-+.\de]+)', "\n".join(line for line in lines if '"train"' in line))
-        return any(float(loss) < self.below for loss in losses)
-
-
-@dataclass
-class Job:
-    """One command of the plan, and how it went."""
-
-    name: str
-    run: str
-    minutes: float | None = None
-    keep: list[str] = field(default_factory=list)
-    resume: str | None = None
-    watch: Watch | None = None
-    small: str = ""
-    began: float | None = None
-    took: float = 0.0
-    code: int | None = None
-
-    @property
-    def log(self) -> Path:
-        return LOGS / f"{self.name}.log"
-
-    @property
-    def last_lines(self) -> list[str]:
-        """The end of its log, newest last."""
-        lines = self.log.read_text(errors="replace").splitlines() if self.log.exists() else []
-        return [line.strip() for line in lines if any(map(str.isalnum, line))][-12:]
-
-    @property
-    def last_line(self) -> str:
-        return next((line[:110] for line in self.last_lines[-1:]), "")
-
-
-@dataclass
-class Plan:
-    """What a file says."""
-
-    lanes: list[list[Job]]
-    needs: list[str] = field(default_factory=list)
-    mps: bool = False
 
 
 class Session:
@@ -115,6 +52,8 @@ class Session:
         self.end = self.began + 60 * (total - PACKING)
         self.running: list[subprocess.Popen[bytes]] = []
         LOGS.mkdir(parents=True, exist_ok=True)
+        for mark in LOGS.glob("*.done") if small else ():
+            mark.unlink()  # what was tried in small is still to be done
         out.mkdir(parents=True, exist_ok=True)
 
     @property
@@ -139,6 +78,10 @@ class Session:
 
     def _lane(self, lane: list[Job]) -> None:
         for job in lane:
+            why_not = job.why_not
+            if why_not is not None:
+                print(f"[{self.minutes:.2f}] {job.name}: left out, {why_not}", flush=True)
+                continue
             left = self.end - SAVING - time.monotonic()
             limit = left if job.minutes is None else min(left, 60 * job.minutes)
             if limit > (1 if self.small else 20):  # less is not worth starting
@@ -150,8 +93,11 @@ class Session:
         job.code = self._attempt(job, limit, job.watch)
         if job.watch is not None and job.code not in (0, INTERRUPTED) and not job.watch.seen():
             left = limit - (time.monotonic() - job.began)
+            shutil.rmtree(Path(job.watch.file).parent, ignore_errors=True)  # or it would go on with what learnt nothing
             job.code = self._attempt(job, left, None, job.watch.words)
         job.took = (time.monotonic() - job.began) / 60
+        if job.code == 0:
+            job.done.touch()
         print(f"[{self.minutes:.2f}] {job.name}: ended with {job.code}: {job.last_line}", flush=True)
         if job.code not in (0, INTERRUPTED):
             print("\n".join(f"    {line[:300]}" for line in job.last_lines), flush=True)
@@ -159,12 +105,11 @@ class Session:
     def _attempt(self, job: Job, limit: float, watch: Watch | None, words: str = "") -> int | None:
         """The exit code; None where the first sign of life did not come in time."""
         left, train = max(limit - SAVING, limit / 2) / 60, max(limit / 60 - STARTING, 0.5)
-        line = job.run.replace("{left}", f"{left:.2f}").replace("{train}", f"{train:.2f}")
+        line = job.small.replace("{run}", job.run) if self.small and job.small else job.run
+        line = line.replace("{left}", f"{left:.2f}").replace("{train}", f"{train:.2f}")
         command = [sys.executable if word == "python" else word for word in shlex.split(f"{line} {words}")]
         if job.resume is not None and Path(job.resume).exists():
             command.append("--resume")
-        if self.small:
-            command += shlex.split(job.small)
         with job.log.open("ab") as log:
             process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
         self.running.append(process)
@@ -174,8 +119,7 @@ class Session:
                 with suppress(subprocess.TimeoutExpired):
                     return process.wait(60 * watch.minutes)
                 if not watch.seen():
-                    os.killpg(process.pid, signal.SIGKILL)
-                    process.wait()
+                    self._end(process)
                     print(f"[{self.minutes:.2f}] {job.name}: nothing learnt yet; once more, {watch.words}", flush=True)
                     return None
                 limit -= 60 * watch.minutes
@@ -184,6 +128,15 @@ class Session:
             os.kill(process.pid, signal.SIGINT)  # the process itself: its workers hear of it from their parent
             print(f"[{self.minutes:.2f}] {job.name}: interrupted at its limit", flush=True)
             return process.wait()
+
+    def _end(self, process: subprocess.Popen[bytes]) -> None:
+        """Interrupt it, as MPS wants it; kill what does not hear."""
+        os.kill(process.pid, signal.SIGINT)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(SAVING)
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
 
     @property
     def minutes(self) -> float:
@@ -249,27 +202,13 @@ def shared_gpu() -> Iterator[None]:
             subprocess.run([control], input=b"quit -t 5\n", check=False, timeout=10)
 
 
-def read_job(values: dict[str, Any]) -> Job:
-    return Job(**values | ({"watch": Watch(**values["watch"])} if "watch" in values else {}))
-
-
-def read_plan(path: Path) -> Plan:
-    import yaml
-
-    content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    plan = Plan(**content | {"lanes": [[read_job(job) for job in lane] for lane in content["lanes"]]})
-    names = [job.name for lane in plan.lanes for job in lane]
-    if len(set(names)) < len(names):
-        raise SystemExit("two jobs have the same name")
-    return plan
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("plan", type=Path)
+    parser.add_argument("--set", dest="changes", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--out", type=Path, default=Path("out/session/back"))
     parser.add_argument("--total", type=float, default=9.6, help="minutes for everything, packing included")
-    parser.add_argument("--small", action="store_true", help="try the plan on a CPU: adds what the jobs say")
+    parser.add_argument("--small", action="store_true", help="try the plan on a CPU, as its jobs say")
     parser.add_argument("--check", action="store_true", help="only say what is missing")
     parser.add_argument("--checked", action="store_true", help="an earlier command has looked: begin at once")
     options = parser.parse_args()
@@ -277,13 +216,14 @@ def main() -> None:
     os.environ |= {"PYTHONUNBUFFERED": "1", "PYTHONPATH": path}
     began = time.monotonic()
     check = [sys.executable, str(Path(__file__).with_name("gpu_check.py")), str(options.plan)]
+    check += [word for change in options.changes for word in ("--set", change)]
     code = 0 if options.checked else subprocess.run([*check, *["--cpu"] * options.small], check=False).returncode
     if code == NO_COMPILER and not options.check:
         print("going on without torch's compiler: slower", flush=True)
         os.environ["TORCHDYNAMO_DISABLE"] = "1"
     elif code or options.check:
         raise SystemExit(code)
-    plan = read_plan(options.plan)
+    plan = read_plan(options.plan, options.changes)
     total = options.total - (time.monotonic() - began) / 60
     with shared_gpu() if plan.mps and not options.small else nullcontext():
         Session(plan.lanes, options.out, total=total, small=options.small).run()

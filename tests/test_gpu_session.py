@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import json
 import random
 import shlex
@@ -31,12 +31,8 @@ time.sleep(60)
 
 @pytest.fixture
 def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    spec = importlib.util.spec_from_file_location("gpu_session", ROOT / "benchmarks" / "gpu_session.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, "gpu_session", module)  # its dataclass looks itself up there
-    spec.loader.exec_module(module)
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    module = importlib.import_module("gpu_session")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "kept").mkdir()
     return module
@@ -57,7 +53,7 @@ def test_a_job_at_its_limit_saves_and_the_next_begins(driver: ModuleType, monkey
             {"name": "long", "run": "python patient.py", "minutes": 0.05, "keep": ["kept/*"]},
             {"name": "next", "run": "python -c 'print(40 + 2)'"},
         ],
-        [{"name": "beside", "run": "python -c", "small": "\"import sys; sys.exit('out of memory')\""}],
+        [{"name": "beside", "run": "python -c", "small": "{run} \"import sys; sys.exit('out of memory')\""}],
     ]
     table = run(driver, lanes, total=2.0)
     jobs = {job["job"]: job for job in table["jobs"]}
@@ -109,15 +105,49 @@ def test_a_job_goes_on_where_it_stopped(driver: ModuleType) -> None:
     assert (first["jobs"][0]["last"], second["jobs"][0]["last"]) == ("", "['--resume']")
 
 
+def test_the_same_command_goes_on(driver: ModuleType) -> None:
+    """What another command must bring first waits; what ended well is not done twice; what did not is."""
+    lanes = [
+        [
+            {"name": "made", "run": "python -c 'print(1)'", "once": True},
+            {"name": "after", "run": "python -c 'print(2)'", "needs": ["out/session/made.done", "kept/brought"]},
+            {"name": "broken", "run": "python -c 'import sys; sys.exit(1)'", "once": True},
+        ]
+    ]
+
+    def codes() -> list[int | None]:
+        session = driver.Session(driver.read_plan(Path("plan.yaml")).lanes, Path("out"), total=2.0, small=False)
+        session.run()
+        return [job["code"] for job in json.loads(Path("out/session.json").read_text())["jobs"]]
+
+    Path("plan.yaml").write_text(yaml.safe_dump({"lanes": lanes}))
+    assert codes() == [0, None, 1]
+    Path("kept/brought").touch()
+    assert codes() == [None, 0, 1]
+    assert run(driver, lanes, total=2.0)["jobs"][0]["code"] == 0  # tried in small: not the real thing
+
+
+def test_values_of_a_plan_are_filled_in(driver: ModuleType) -> None:
+    job = {"name": "seed-{seed}", "run": "train --set seed={seed} --minutes {left}", "keep": ["out/{seed}/*"]}
+    Path("plan.yaml").write_text(yaml.safe_dump({"values": {"seed": 1}, "lanes": [[job]]}))
+    (filled,) = driver.read_plan(Path("plan.yaml"), ["seed=3"]).jobs
+    assert (filled.name, filled.keep) == ("seed-3", ["out/3/*"])
+    assert filled.run == "train --set seed=3 --minutes {left}"
+    with pytest.raises(SystemExit, match="no value is called seeds; there are: seed"):
+        driver.read_plan(Path("plan.yaml"), ["seeds=3"])
+
+
 def test_a_job_that_learns_nothing_begins_once_more(driver: ModuleType) -> None:
-    """A compiler that never ends must not cost the session."""
+    """A compiler that never ends must not cost the session, nor a collapsed model that is gone on with."""
     Path("job.py").write_text(
-        "import sys, time; print(sys.argv[1:], flush=True); time.sleep(0 if '--plain' in sys.argv else 60)"
+        "import pathlib, sys, time; print(sys.argv[1:], flush=True); pathlib.Path('kept/last').mkdir(parents=True)\n"
+        "time.sleep(0 if '--plain' in sys.argv else 60)"
     )
-    job = {"run": "python job.py {train}", "watch": {"file": "kept/log.jsonl", "minutes": 0.03, "words": "--plain"}}
+    watch = {"file": "kept/log.jsonl", "minutes": 0.03, "words": "--plain"}
+    job = {"run": "python job.py {train}", "resume": "kept/last", "watch": watch}
     table = run(driver, [[{"name": "stuck", **job}]], total=3.0)
     assert table["jobs"][0]["code"] == 0
-    assert table["jobs"][0]["last"].endswith("'--plain']")
+    assert table["jobs"][0]["last"].endswith("'--plain']")  # from nothing, not with --resume
     Path("kept/log.jsonl").write_text('{"kind": "train", "loss": 1.0}')
     assert not driver.Watch(**job["watch"], below=0.5).seen()  # steps, and nothing learnt in them
     Path("job.py").write_text("import time; time.sleep(4); print('learnt')")
@@ -146,19 +176,21 @@ def test_plans_name_recipes_and_cells_that_exist(plan: Path, driver: ModuleType)
     from spotchange.config.recipes import ABLATIONS, find_recipe
     from spotchange.config.training import Recipe
 
-    for job in (job for lane in driver.read_plan(plan).lanes for job in lane):
+    for job in driver.read_plan(plan).jobs:
         line = job.run.replace("{train}", "1.0")
-        watched = job.watch.words if job.watch else ""
-        for words in (shlex.split(line), shlex.split(f"{line} {watched}"), shlex.split(f"{line} {job.small}")):
+        again = f"{line} {job.watch.words}" if job.watch else line
+        for words in (shlex.split(each) for each in (line, again, job.small.replace("{run}", line) or line)):
             changes = [value for option, value in pairwise(words) if option == "--set"]
             verb = words[words.index("spotchange") + 1] if "spotchange" in words else None
             if verb == "train":
                 Recipe.from_yaml(find_recipe(words[words.index("train") + 1]), changes)
-            elif verb == "data":
+            elif verb == "data" and "features" in words:
                 Recipe.from_yaml(find_recipe(words[words.index("features") + 1]), changes)
-            elif verb == "ablate":
-                found = Ablation.from_yaml(find_recipe(words[words.index("ablate") + 1], within=ABLATIONS), changes)
-                cells = [value for option, value in pairwise(words) if option == "--only"]
-                assert set(cells) <= set(found.cells)
-            else:
+            elif verb == "ablate" or words[1].endswith("ablation_small.py"):
+                name = words[words.index("ablate") + 1] if verb else words[2]
+                found = Ablation.from_yaml(find_recipe(name, within=ABLATIONS), changes)
+                found.only([value for option, value in pairwise(words) if option == "--only"])
+            elif verb is None:
                 assert (ROOT / words[1]).is_file()
+            else:
+                assert verb in {"data", "evaluate"}

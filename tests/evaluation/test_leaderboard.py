@@ -88,13 +88,29 @@ def test_the_best_stands_first_and_seeds_are_averaged(folder: Path) -> None:
     best = board.entries[0]
     assert best.against_best is None
     assert duda.against_best is not None
-    assert duda.against_best["facts"].difference == pytest.approx(3 / 6 - 1)
+    assert duda.against_best["facts"].difference == pytest.approx(3 / 6 - 1)  # the best has the first seed only
     assert duda.published is not None
     assert duda.published.scores["CIDEr-D"] == 112.0
     untrained = [row.system for row in board.only_published]
     assert any(name.startswith("CC-Full") for name in untrained)  # nothing is known of it but its numbers
     assert not any(name.startswith("DUDA (") for name in untrained)
     assert board.constant.scores["facts"] == pytest.approx(0.5)  # it denies every change
+
+
+def test_intervals_and_tests_are_of_all_seeds(folder: Path) -> None:
+    """A first seed that happens to be as good as the best one must not say that the systems are equal."""
+    make_run(folder / "cells/duda/seed-3/train", "duda", right=0, seed=3)
+    for seed in (2, 3):
+        make_run(folder / f"cells/scorer/seed-{seed}/train", "scorer", right=6, seed=seed)
+    board = read_leaderboard([folder], meteor=False)
+    duda = next(entry for entry in board.entries if entry.title == "DUDA")
+    assert duda.against_best is not None
+    for name in ("facts", "CIDEr-D", "ROUGE-L"):
+        test = duda.against_best[name]
+        assert (test.first, test.second) == pytest.approx((board.entries[0].mean(name), duda.mean(name)))
+    low, high = duda.intervals["facts"]
+    assert low < (3 + 5 + 0) / 18 < high
+    assert duda.against_best["BLEU-4"].first == pytest.approx(board.entries[0].runs[0].scores["BLEU-4"])
 
 
 def test_only_systems_of_known_code_are_ranked(folder: Path) -> None:
@@ -136,6 +152,18 @@ def test_only_runs_of_one_length_are_compared(folder: Path) -> None:
     assert next(entry for entry in one.entries if entry.title == "DUDA").mean("facts") == pytest.approx(3 / 6)
 
 
+def test_pairs_of_which_nobody_knows_the_truth(folder: Path, tmp_path: Path) -> None:
+    for file in folder.rglob("captions.jsonl"):
+        rows = [json.loads(line) | {"fact": None, "change_type": None} for line in file.read_text().splitlines()]
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    page = tmp_path / "page.html"
+    folder = folder.rename(tmp_path / "leaderboard-levir-cc")
+    shown = CliRunner().invoke(app, ["leaderboard", str(folder), "--no-meteor", "--html", str(page)])
+    assert shown.exit_code == 0
+    assert "facts" not in page.read_text()
+    assert "<h1>Leaderboard: levir-cc</h1>" in page.read_text()
+
+
 def test_other_pairs_and_empty_folders_are_refused(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match=r"no captions\.jsonl"):
@@ -154,7 +182,11 @@ def test_the_command_prints_tables_json_and_a_page(folder: Path, tmp_path: Path)
     assert "12,345" in shown.stdout
     assert "over the 3 systems" in shown.stdout
     assert "p of all" in shown.stdout
-    assert "<svg" in page.read_text()
+    written = page.read_text()
+    assert "<svg" in written
+    assert "after NAME: rebuilt where some part had to be guessed" in written  # a page alone must say what it shows
+    assert "<td>0.001</td>" in written  # the learning rate
+    assert "<h1>Leaderboard: board</h1>" in written
     told = CliRunner().invoke(app, ["leaderboard", str(folder), "--no-meteor", "--json"])
     values = json.loads(told.stdout)
     assert values["systems"][0]["title"] == "SCORER"

@@ -16,12 +16,13 @@ from spotchange.config.ablation import Ablation
 from spotchange.config.model import ModelSettings
 from spotchange.config.recipes import RECIPES
 from spotchange.config.training import Recipe
-from spotchange.errors import ConfigError
+from spotchange.errors import ConfigError, InputError
 from spotchange.language.vocabulary import build_tokenizer
 from spotchange.models.build import build_model, settings_for
 from spotchange.models.weights.bundled import BUNDLED, bundled_folder
 from spotchange.models.weights.description import read_settings
 from spotchange.models.weights.transfer import refit, take_weights
+from spotchange.training.ablation.reuse import check_finished
 from spotchange.training.ablation.table import SHARED, CellResult, as_json, collect, plan, rank_correlation, run_jobs
 from spotchange.training.objectives.build import build_objective
 from spotchange.training.optimizers import parameter_groups
@@ -149,6 +150,22 @@ def test_finished_runs_are_not_run_again_and_stopped_ones_go_on(tmp_path: Path) 
     assert len(training.ran) == len(jobs) + 1
     assert run_jobs(jobs, training, stop=StopRequest(), device="cpu")
     assert len(training.ran) == len(jobs) + 1
+
+
+def test_runs_of_another_recipe_do_not_stand_in_a_table(tmp_path: Path) -> None:
+    ablation = Ablation.from_yaml(FOLDER / "smoke.yaml")
+    jobs = plan(ablation, tmp_path)
+    run_jobs(jobs, FakeTraining(), stop=StopRequest(), device="cpu")
+    for job in jobs:
+        (job.out / "best").mkdir(parents=True, exist_ok=True)
+        (job.out / "best" / "recipe.yaml").write_text(job.recipe.to_yaml())
+    check_finished(jobs)
+    moved = tmp_path.rename(tmp_path.with_name("elsewhere"))
+    check_finished(plan(ablation, moved))  # begins from folders of other names
+    check_finished(plan(Ablation.from_yaml(FOLDER / "smoke.yaml", ["stages.caption.stage.cuda_graph=true"]), moved))
+    longer = plan(Ablation.from_yaml(FOLDER / "smoke.yaml", ["stages.caption.stage.steps=77"]), moved)
+    with pytest.raises(InputError, match=r"trained by another recipe: stage\.steps \d+ \(now 77\)$"):
+        check_finished(longer)
 
 
 def test_no_run_is_begun_when_time_is_up(tmp_path: Path) -> None:

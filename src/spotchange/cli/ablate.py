@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from spotchange.cli.output import notes, print_json, print_table, tables
-from spotchange.errors import InputError, ModelError
+from spotchange.errors import ModelError
 
 if TYPE_CHECKING:
     from spotchange.config.ablation import Ablation
@@ -39,18 +39,18 @@ def ablate(
     from spotchange.training.stopping import StopRequest
 
     stop = StopRequest(minutes=minutes)
-    ablation = Ablation.from_yaml(find_recipe(recipe, within=ABLATIONS), changes)
-    if only:
-        ablation = _only(ablation, only)
+    ablation = Ablation.from_yaml(find_recipe(recipe, within=ABLATIONS), changes).only(only or [])
     folder = out or Path("out") / "ablations" / ablation.name
 
     from spotchange.training.ablation.parallel import run_side_by_side
+    from spotchange.training.ablation.reuse import check_finished
     from spotchange.training.ablation.table import as_json, collect, plan, run_jobs
     from spotchange.training.run import run_stage
 
     stop.listen()
     failed: dict[str, str] = {}
     planned, known, finished = plan(ablation, folder), 0, True
+    check_finished(planned)
     while len(planned) > known:  # what the first seeds chose brings further runs
         known = len(planned)
         if jobs == 1:
@@ -70,15 +70,6 @@ def ablate(
         _print_table(ablation, rows)
     if failed:
         raise ModelError("; ".join(f"{name}: {reason}" for name, reason in failed.items()))
-
-
-def _only(ablation: Ablation, cells: list[str]) -> Ablation:
-    unknown = [name for name in cells if name not in ablation.cells]
-    if unknown:
-        raise InputError(f"no cell is called {', '.join(unknown)}", hint=f"there are: {', '.join(ablation.cells)}")
-    kept = {name: ablation.cells[name] for name in cells}
-    compare = [pair for pair in ablation.compare if set(pair) <= set(kept)]
-    return ablation.model_copy(update={"cells": kept, "compare": compare})
 
 
 def _print_table(ablation: Ablation, rows: list[CellResult]) -> None:

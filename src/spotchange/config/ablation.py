@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field, model_validator
 
 from spotchange.config.base import Settings
+from spotchange.errors import InputError
 
 PREVIOUS = "previous"  # as stage.start_from: the stage before in the same chain, or the shared one
 
@@ -51,6 +52,15 @@ class Ablation(Settings):
     def seeds_of(self, cell: str) -> list[int]:
         """Seeds that a cell is run with."""
         return self.cells[cell].seeds or self.seeds
+
+    def only(self, cells: list[str]) -> Ablation:
+        """The table with just these cells, and the comparisons among them; all without a name."""
+        unknown = [name for name in cells if name not in self.cells]
+        if unknown:
+            raise InputError(f"no cell is called {', '.join(unknown)}", hint=f"there are: {', '.join(self.cells)}")
+        kept = {name: self.cells[name] for name in cells} or self.cells
+        compare = [pair for pair in self.compare if set(pair) <= set(kept)]
+        return self.model_copy(update={"cells": kept, "compare": compare})
 
     @model_validator(mode="after")
     def _check_names(self) -> Ablation:

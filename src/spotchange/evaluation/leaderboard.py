@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -61,7 +61,7 @@ class Entry:
     published: PublishedRow | None
     intervals: dict[str, tuple[float, float]]
     against_best: dict[str, PairedComparison] | None
-    """Minus the best system's, on the first seed that both have; None for the best itself and for short runs."""
+    """Minus the best system's, over the seeds that both have; None for the best itself and for short runs."""
     speeds: dict[str, float]
     """Pairs a second in training and captioning, measured alone."""
 
@@ -143,7 +143,7 @@ def read_leaderboard(
             runs=own,
             full=_is_full(own[0].run, most),
             published=rows.get(own[0].run.published or ""),
-            intervals=bootstrap_intervals(own[0].summables),
+            intervals=bootstrap_intervals(over_seeds(own)),
             against_best=None if own is best or not _is_full(own[0].run, most) else _against(best, own),
             speeds=speeds.get(own[0].run.system, {}),
         )
@@ -221,11 +221,18 @@ def _of_one_length(by_system: dict[str, list[TrainedRun]], most: int) -> tuple[d
     return chosen, left_out
 
 
+def over_seeds(runs: Sequence[Scored]) -> list[Summable]:
+    """Every pair's numbers, averaged over the runs; scores that are ratios of sums do not see the scale."""
+    each = zip(*(run.summables for run in runs), strict=True)
+    return [replace(same[0], columns=np.mean([one.columns for one in same], axis=0)) for same in each]
+
+
 def _against(best: list[Scored], other: list[Scored]) -> dict[str, PairedComparison]:
-    seeds = {each.run.seed: each for each in best}
-    own = next((each for each in other if each.run.seed in seeds), other[0])
-    reference = seeds.get(own.run.seed, best[0])
-    return paired_comparison(reference.summables, own.summables)
+    common = {each.run.seed for each in best} & {each.run.seed for each in other}
+    if not common:  # then one of each
+        return paired_comparison(best[0].summables, other[0].summables)
+    first, second = ([each for each in own if each.run.seed in common] for own in (best, other))
+    return paired_comparison(over_seeds(first), over_seeds(second))
 
 
 def _speeds(folders: Sequence[Path]) -> Mapping[str, dict[str, float]]:
@@ -245,8 +252,12 @@ def _notes(entries: list[Entry]) -> list[str]:
     seeds = sorted({len(entry.runs) for entry in entries})
     notes.append(
         f"seeds a system: {' or '.join(map(str, seeds))}; ± is the deviation over a row's own seeds, "
-        "intervals and tests are over the pairs, of the first seed"
+        "intervals and tests are over the pairs, each with the mean of its seeds"
     )
+    if any(entry.run.facts for entry in entries):
+        notes.append("facts: true sentences; none: true ones of the pairs without a change")
+    if not all(entry.faithful for entry in entries):
+        notes.append("after NAME: rebuilt where some part had to be guessed; not in the rank correlation")
     short = [f"{entry.title} ({entry.run.pairs:,} pairs)" for entry in entries if not entry.full]
     if short:
         notes.append(f"trained for less, so last in the tables and not compared: {', '.join(short)}")

@@ -16,6 +16,7 @@ from spotchange.metrics import adjusted
 from spotchange.reports.tables import Line, Table, percent
 
 COLUMNS = (*METRICS, FACTS, NONE)
+AXIS = f"{JUDGED_BY}, in percent"
 CHARTED = 12  # systems a chart shows; the table shows all
 
 
@@ -40,7 +41,12 @@ def _scores(board: Leaderboard) -> Table:
         lines.append(Line(["  95 % interval", "", *shown], "interval"))
     floor = [percent(board.constant.scores.get(name)) for name in names]
     lines.append(Line(["constant caption", "", *floor], "constant"))
-    return Table(f"{board.name}: {board.pairs} held-out pairs, in percent", ["", "seeds", *names], lines)
+    return Table(f"{_title(board)}, {board.pairs:,} held-out pairs, in percent", ["", "seeds", *names], lines)
+
+
+def _title(board: Leaderboard) -> str:
+    name = board.name.removeprefix("leaderboard").removeprefix("-")  # as the ablations call their folders
+    return f"Leaderboard: {name}" if name else "Leaderboard"
 
 
 def _with_spread(entry: Entry, name: str) -> str:
@@ -49,12 +55,14 @@ def _with_spread(entry: Entry, name: str) -> str:
 
 
 def _against_best(board: Leaderboard) -> Table:
-    """Paired tests on the same pairs, first common seed."""
+    """Paired tests on the same pairs, over common seeds."""
     best, *others = [entry for entry in board.entries if entry.full]
     header = [f"minus {best.title}"]
     columns = [[entry.title for entry in others]]
     for name in (JUDGED_BY, FACTS):
         tests = [(entry.against_best or {}).get(name) for entry in others]
+        if not any(tests):  # nobody knows which sentences are true
+            continue
         together = iter(adjusted([each.p_value for each in tests if each is not None]))
         header += [name, "95 % interval", "p", "p of all"]
         columns += [
@@ -89,6 +97,7 @@ def _costs(board: Leaderboard) -> Table:
                 [
                     entry.title,
                     f"{run.parameters / 1e6:.1f}",
+                    f"{run.rate:g}",
                     shared if training is None else f"{training:,.0f}",
                     "" if "captioning" not in entry.speeds else f"{entry.speeds['captioning']:,.0f}",
                     "" if run.minutes is None else f"{run.minutes:.1f}",
@@ -96,8 +105,16 @@ def _costs(board: Leaderboard) -> Table:
                 ]
             )
         )
-    header = ["", "parameters (M)", "training pairs/s", "captioning pairs/s", "minutes of a run", "pairs of a run"]
-    return Table("Size and speed", header, lines)
+    header = [
+        "",
+        "parameters (M)",
+        "learning rate",
+        "training pairs/s",
+        "captioning pairs/s",
+        "minutes of a run",
+        "pairs of a run",
+    ]
+    return Table("Size, rate and speed", header, lines)
 
 
 def _published(board: Leaderboard) -> Table:
@@ -166,13 +183,13 @@ def write_page(board: Leaderboard, path: str | os.PathLike[str]) -> None:
     write_text(
         path,
         page.substitute(
-            title=escape(f"Leaderboard: {board.name}"),
-            lead=escape(f"{board.pairs} held-out pairs. Floor: “{board.constant_caption}” for every pair."),
+            title=escape(_title(board)),
+            lead=escape(f"{board.pairs:,} held-out pairs. Floor: “{board.constant_caption}” for every pair."),
             notes=f'<div class="card"><ul class="notes">{notes}</ul></div>',
             tables="\n".join(_html(table) for table in leaderboard_tables(board)),
             plots="\n".join(_charts(board)),
             examples="",
-            signatures=f"<p>{escape(CAVEAT)}.</p>",
+            signatures=f"<p>{escape(CAVEAT[0].upper() + CAVEAT[1:])}.</p>",
         ),
     )
 
@@ -204,7 +221,7 @@ def _charts(board: Leaderboard) -> list[str]:
                         None if entry.published is None else entry.published.scores[JUDGED_BY] for entry in shown
                     ],
                 },
-                unit="percent",
+                unit=AXIS,
             ),
         )
     ]
@@ -213,7 +230,7 @@ def _charts(board: Leaderboard) -> list[str]:
         series = {
             entry.title: [100 * (entry.by_kind(kind, JUDGED_BY) or 0.0) for kind in board.kinds] for entry in best
         }
-        cards.append(_card(f"{JUDGED_BY} by kind, the best", grouped_bars(board.kinds, series, unit="percent")))
+        cards.append(_card(f"{JUDGED_BY} by kind, the best", grouped_bars(board.kinds, series, unit=AXIS)))
     return cards
 
 

@@ -1,0 +1,86 @@
+"""What a GPU session brought back is kept: unpacked, packed the same way each time, found again before the next."""
+
+from __future__ import annotations
+
+import importlib
+import io
+import tarfile
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    monkeypatch.chdir(tmp_path)
+    return importlib.import_module("kept_runs")
+
+
+def back(files: dict[str, str]) -> Path:
+    """A session's results, in two parts."""
+    whole = io.BytesIO()
+    with tarfile.open(fileobj=whole, mode="w:gz") as archive:
+        for name, text in files.items():
+            facts = tarfile.TarInfo(name)
+            facts.size = len(text)
+            archive.addfile(facts, io.BytesIO(text.encode()))
+    folder, half = Path("back"), whole.tell() // 2
+    folder.mkdir(exist_ok=True)
+    for number, part in enumerate((whole.getvalue()[:half], whole.getvalue()[half:])):
+        (folder / f"kept.tar.gz.{number}").write_bytes(part)
+    return folder
+
+
+def run(cell: str, said: str, *, finished: bool = True) -> dict[str, str]:
+    folder = f"out/ablations/board/cells/{cell}/seed-1/stage"
+    return {f"{folder}/captions.jsonl": said} | ({f"{folder}/summary.json": "{}"} if finished else {})
+
+
+def test_what_came_back_is_kept_beside_what_was_there(program: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    archive = Path("docs/ablations/board-runs.tar.xz")
+    program.save(back(run("duda", "old") | run("scorer-cbr", "stale") | run("vam", "half", finished=False)))
+    assert "git add docs/ablations/board-runs.tar.xz" in capsys.readouterr().out
+    first = archive.read_bytes()
+    program.save(Path("back"))
+    assert archive.read_bytes() == first  # same runs, same bytes
+
+    Path("out").rename("lost")  # another machine
+    assert program.restore("board", ["scorer*"]) == 1
+    assert not list(Path("out").glob("**/scorer-cbr"))
+    others = {"out/session/job.log": "", "out/small/best/config.json": "{}", "out/ablations/board/speeds.json": "{}"}
+    program.save(back(run("scorer-cbr", "new") | others))
+    assert "a model: out/small/best" in capsys.readouterr().out
+    with tarfile.open(archive) as kept:
+        assert "board/speeds.json" in kept.getnames()
+        told = {
+            Path(name).parts[2]: kept.extractfile(name).read()  # type: ignore[union-attr]
+            for name in kept.getnames()
+            if name.endswith("captions.jsonl")
+        }
+    assert told == {"duda": b"old", "scorer-cbr": b"new"}
+
+
+def test_nothing_is_written_elsewhere(program: ModuleType) -> None:
+    with pytest.raises(SystemExit, match="no kept"):
+        program.save(Path("nowhere"))
+    with pytest.raises(SystemExit, match=r"files that no session writes: README\.md"):
+        program.save(back({"README.md": "other"}))
+    assert not Path("README.md").exists()
+
+
+def test_the_runs_in_the_repository_are_found(program: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the docs say can be made again, can: under the names that the ablation of today looks for."""
+    from spotchange.config.ablation import Ablation
+    from spotchange.config.recipes import ABLATIONS, find_recipe
+    from spotchange.training.ablation.reuse import check_finished
+    from spotchange.training.ablation.table import plan
+
+    monkeypatch.setattr(program, "ARCHIVES", ROOT / "docs" / "ablations")
+    brought = program.restore("leaderboard", [])
+    jobs = plan(Ablation.from_yaml(find_recipe("leaderboard", within=ABLATIONS)), Path("out/ablations/leaderboard"))
+    assert sum(job.summary is not None for job in jobs) == brought >= 34
+    check_finished(jobs)
