@@ -40,7 +40,7 @@ case ${1:-} in
     out)
         [ -e build/wheels312/pure.zip ] || make_wheels
         mkdir -p build/spotchange-small
-        [ ! -e "$assets/spotchange-small/config.json" ] || cp "$assets"/spotchange-small/*.{json,safetensors} build/spotchange-small/
+        [ ! -e "$assets/spotchange-small/config.json" ] || cp "$assets"/spotchange-small/*.{json,onnx,safetensors} build/spotchange-small/
         git ls-files "${weights[@]/#/$assets/}" "${@:2}" | while read -r file; do
             [ -e "$file" ] || continue # out already
             mkdir -p "$away/$(dirname "$file")"
