@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from spotchange.cluster import ClusterOptions, Resumption, ShardedLines, lines_of
+from spotchange.cluster.resume import MARK
 from spotchange.cluster.work import run_here
 from spotchange.errors import InputError
 from spotchange.evaluation.on_cluster import line_of, output_of
@@ -71,7 +72,7 @@ def run(work: Lengths, files: dict[str, Path], out: Path, *, stop: bool = False)
 
     def complete(items: list[Path], made: list[dict[str, Any]]) -> list[dict[str, Any]]:
         completed.extend(item.name for item in items)
-        return [{"id": line["id"], "length": line["length"], "completed": True} for line in made]
+        return [{name: line[name] for name in line if name != MARK} | {"completed": True} for line in made]
 
     kept = Resumption(shards=ShardedLines(out), told=told.append)
     for _, piece in lines_of(work, files, cluster=None, kept=kept, completed=complete):
