@@ -17,15 +17,18 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 from spotchange.answering import load
 from spotchange.answering.build import LoadOptions
 from spotchange.answering.bulk.on_cluster import CaptionWork, write_from_cluster
 from spotchange.answering.bulk.one_machine import NamedPair, Tally, caption_pairs
 from spotchange.answering.interface import CaptionOptions
+from spotchange.answering.pair import ImagePair
 from spotchange.cluster import ShardedLines
 from spotchange.files import write_bytes
 from spotchange.storage import as_place
@@ -103,36 +106,47 @@ def store_figures(count: int) -> dict[str, float]:
         s3fs.S3FileSystem(anon=False).mkdir("pictures")
         for path in EXAMPLES.glob("*.jpg"):
             write_bytes(as_place(f"s3://pictures/{path.name}"), path.read_bytes())
-        spent = {place: _read_all(as_place(place), count, address) for place in (str(EXAMPLES), "s3://pictures")}
+        pairs = example_pairs(as_place("s3://pictures"), count)
+        _read(pairs[:1])  # imports, and the first connection
+        read, answered = _cost(address, _read, pairs), _cost(address, _answer, pairs)
     finally:
         server.terminate()
         server.wait()
-    far, near = spent["s3://pictures"], spent[str(EXAMPLES)]
     files = [path for pair in example_pairs(EXAMPLES, count) for path in (pair.before, pair.after)]
     return {
         "bytes_a_pair": sum(path.stat().st_size for path in files) / count,
-        "requests_a_pair": far["requests"] / count,
-        "requests_a_core_second": far["requests"] / (far["cpu"] - near["cpu"]),
+        "requests_a_pair": answered["requests"] / count,
+        "requests_a_core_second": read["requests"] / read["cpu"],
     }
 
 
-def _read_all(folder: Path, count: int, address: str) -> dict[str, float]:
-    """CPU seconds and requests of answering pairs from a folder; results are written to a disk."""
-    from urllib.request import urlopen
+def _cost(address: str, do: Callable[[list[NamedPair]], None], pairs: list[NamedPair]) -> dict[str, float]:
+    """CPU seconds and requests."""
 
     def requests() -> int:
         with urlopen(f"{address}/counts") as answer:
             return sum(json.load(answer).values())
 
+    began, asked = time.process_time(), requests()
+    do(pairs)
+    return {"cpu": time.process_time() - began, "requests": requests() - asked}
+
+
+def _read(pairs: list[NamedPair]) -> None:
+    """The files alone, as answering reads them: beside answering, their share of its time drowns in the noise."""
+    for pair in pairs:
+        both = ImagePair.of(pair.before, pair.after)
+        assert both.before.encoded
+        assert both.after.encoded
+
+
+def _answer(pairs: list[NamedPair]) -> None:
+    """The whole of `caption --model pixels`, with results that go to a disk."""
     work = CaptionWork(
         model="pixels", load=LoadOptions(threads=1), options=CaptionOptions(), batch_size=BATCH, asked="measured"
     )
     with tempfile.TemporaryDirectory() as name:
-        for part, number in (("warm", BATCH), ("all", count)):
-            pairs = example_pairs(folder, number)
-            began, asked = time.process_time(), requests()
-            write_from_cluster(work, pairs, Path(name) / part, None, advance=lambda done: None)
-    return {"cpu": time.process_time() - began, "requests": requests() - asked}
+        write_from_cluster(work, pairs, Path(name) / "out", None, advance=lambda done: None)
 
 
 def main() -> None:

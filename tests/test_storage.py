@@ -191,6 +191,20 @@ def test_folders_are_fetched_once_and_again_when_they_change(
     assert (fetched_folder("s3://pictures/model") / "config.json").read_text() == '{"a": 1}'
 
 
+def test_large_files_of_a_folder_are_fetched_in_parts(
+    bucket: Stumbling, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spotchange.storage.reading.AHEAD", 2**16)
+    content = np.random.default_rng(0).bytes(5 * 2**16 + 7)
+    folder = StorePath("s3://pictures/large")
+    for name, each in {"deep/weights.bin": content, "empty": b""}.items():
+        write_bytes(folder / name, each)
+    monkeypatch.setattr("spotchange.storage.path.read_whole", None)  # nobody holds a whole file
+    folder.download(tmp_path)
+    assert (tmp_path / "deep" / "weights.bin").read_bytes() == content
+    assert (tmp_path / "empty").read_bytes() == b""
+
+
 def test_what_is_wrong_with_a_store_is_one_line(
     bucket: Stumbling, pairs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

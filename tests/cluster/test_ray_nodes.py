@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -56,7 +57,7 @@ def test_a_server_of_another_kind_is_not_waited_for() -> None:
 
 
 def test_a_token_that_is_wanted_is_asked_for_in_one_line(capfd: pytest.CaptureFixture[str]) -> None:
-    from spotchange.cluster.ray_engine import _core_told, _not_connected
+    from spotchange.cluster.connection import _core_told, _not_connected
 
     told: list[str] = []
     with _core_told(told):
@@ -68,7 +69,8 @@ def test_a_token_that_is_wanted_is_asked_for_in_one_line(capfd: pytest.CaptureFi
 
 
 def test_other_versions_on_the_cluster_are_one_line() -> None:
-    from spotchange.cluster.ray_engine import _not_connected, _Worker
+    from spotchange.cluster.connection import _not_connected
+    from spotchange.cluster.ray_engine import _Worker
 
     ray_says = RuntimeError("Version mismatch: The cluster was started with:\n    Ray: 2.9.0\n    Python: 3.10.1")
     assert "has other versions than this machine" in _not_connected("10.0.0.1:6379", ray_says).message
@@ -97,12 +99,30 @@ def test_results_lost_while_items_are_looked_at_alone_are_made_again(monkeypatch
         def failed(self, item: int, reason: str) -> str:
             return f"{item}: {reason}"
 
-    monkeypatch.setattr(ray_engine, "_connected", lambda options: nullcontext())
+    monkeypatch.setattr(ray_engine, "connected", lambda options: nullcontext())
     monkeypatch.setattr(ray_engine, "_count_workers", lambda options: 2)
     monkeypatch.setattr(ray_engine, "_stream", stream)
     found = list(run_on_ray(Telling(), {0: [1, 2, 3, 4, 5]}, ClusterOptions()))
     assert found == [(0, [1, 4, 9, "4: " + ray_engine.DIED, 25])]
     assert calls == [(1, [0]), (0, [0, 1, 2, 3, 4]), (0, [2, 3, 4])]
+
+
+def test_an_interrupt_waits_until_ray_has_started() -> None:
+    from spotchange.cluster.connection import _interrupted_afterwards
+
+    done = []
+
+    def pressed(times: int) -> None:
+        with _interrupted_afterwards():
+            for _ in range(times):
+                signal.raise_signal(signal.SIGINT)
+            done.append(times)
+
+    for times in (1, 2):
+        with pytest.raises(KeyboardInterrupt):
+            pressed(times)
+    assert done == [1]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_a_package_that_the_cluster_lacks_is_one_line() -> None:

@@ -6,18 +6,22 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from spotchange.cli import generate
 from spotchange.cluster import ClusterOptions, Resumption, ShardedLines, lines_of
+from spotchange.cluster.resume import MARK
 from spotchange.cluster.work import run_here
 from spotchange.errors import InputError
 from spotchange.evaluation.on_cluster import line_of, output_of
 from spotchange.evaluation.predictions import Output
 from spotchange.regression import ComparedFile
 from spotchange.results import Alternative, CaptionResult, Finding, Region
+from spotchange.training.sources import extraction
 
 
 @dataclass
@@ -71,7 +75,7 @@ def run(work: Lengths, files: dict[str, Path], out: Path, *, stop: bool = False)
 
     def complete(items: list[Path], made: list[dict[str, Any]]) -> list[dict[str, Any]]:
         completed.extend(item.name for item in items)
-        return [{"id": line["id"], "length": line["length"], "completed": True} for line in made]
+        return [{name: line[name] for name in line if name != MARK} | {"completed": True} for line in made]
 
     kept = Resumption(shards=ShardedLines(out), told=told.append)
     for _, piece in lines_of(work, files, cluster=None, kept=kept, completed=complete):
@@ -150,6 +154,25 @@ def test_what_does_not_begin_leaves_nothing(
     with pytest.raises(InputError):
         list(lines_of(Lengths(), files, cluster=ClusterOptions(), kept=kept))
     assert not (tmp_path / "new").exists()
+
+
+def test_large_results_travel_in_small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[int] = []
+
+    def far(work: Any, wanted: dict[int, Any], *_: Any, **__: Any) -> Iterator[tuple[int, list[Any]]]:
+        given.extend(map(len, wanted.values()))
+        return iter(())
+
+    monkeypatch.setattr("spotchange.cluster.run_on_ray", far)
+    monkeypatch.setattr("spotchange.training.sources.extraction.run_on_ray", far)
+    assert list(generate._on_cluster(ClusterOptions(), None, range(70_000))) == []  # type: ignore[arg-type]
+    assert sum(given) == 70_000
+    assert max(given) <= 64
+    given.clear()
+    spans = [(start, start + 8) for start in range(0, 8000, 8)]
+    with pytest.raises(ValueError, match="shorter"):  # nothing came
+        list(extraction._run(None, spans, SimpleNamespace(parts=0), ClusterOptions(), lambda done: None))  # type: ignore[arg-type]
+    assert given == [1] * 1000
 
 
 def test_nothing_to_do_writes_nothing(tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ import os
 import pickle
 import re
 import sys
-import tempfile
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
@@ -23,6 +22,7 @@ from itertools import chain, islice
 from typing import Any
 
 from spotchange import __version__
+from spotchange.cluster.connection import connected
 from spotchange.cluster.work import ClusterOptions, Piece, Work
 from spotchange.errors import InputError, SpotchangeError
 
@@ -43,7 +43,7 @@ def run(
 ) -> Iterator[tuple[int, list[Any]]]:
     """See `run_on_ray`."""
     lost = dict(wanted)
-    with _connected(options):
+    with connected(options):
         from ray import cloudpickle  # so that what a notebook defines travels too
 
         packed = cloudpickle.dumps((work, os.getcwd()))
@@ -157,64 +157,6 @@ def _portable(error: Exception) -> Exception:
     if isinstance(error, ModuleNotFoundError):
         return _absent(error.name)
     return RuntimeError("in a worker:\n" + traceback.format_exc())
-
-
-@contextmanager
-def _connected(options: ClusterOptions) -> Iterator[None]:
-    """A cluster for the time of the block; one that this program is connected to already is used and kept."""
-    # Ray prints what dies on stdout, where only results belong; a run says itself what became of every pair.
-    os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".*")
-    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # its core warns of every pool that may restart workers
-    import ray
-    import ray.data
-
-    if ray.is_initialized():
-        yield
-        return
-    told: list[str] = []
-    try:
-        with warnings.catch_warnings(), _core_told(told):
-            warnings.simplefilter("ignore")
-            ray.init(
-                address=options.address or "local",
-                include_dashboard=None if options.address else False,
-                log_to_driver=False,
-                logging_level=logging.CRITICAL,
-            )
-    except (ConnectionError, RuntimeError, ValueError, TimeoutError, ray.exceptions.RayError) as error:
-        raise _not_connected(options.address, error, "".join(told)) from error
-    try:
-        yield
-    finally:
-        ray.shutdown()
-
-
-@contextmanager
-def _core_told(told: list[str]) -> Iterator[None]:
-    """What Ray's core writes to the standard error, past Python, while it connects: it belongs into our one line."""
-    kept = os.dup(2)
-    with tempfile.TemporaryFile() as file:
-        os.dup2(file.fileno(), 2)
-        try:
-            yield
-        finally:
-            os.dup2(kept, 2)
-            os.close(kept)
-            file.seek(0)
-            told.append(file.read().decode(errors="replace"))
-
-
-def _not_connected(address: str | None, error: Exception, told: str = "") -> InputError:
-    text = " ".join(str(error).split())
-    if type(error).__name__ == "AuthenticationError" or "InvalidAuthToken" in told:
-        hint = "RAY_AUTH_MODE=token, and the token in RAY_AUTH_TOKEN or ~/.ray/auth_token"
-        return InputError(f"the Ray cluster at {address} wants its token", hint=hint)
-    if "ersion mismatch" in text:
-        return InputError(
-            f"the cluster at {address} has other versions than this machine: {text}",
-            hint="the same Ray and the same Python on every machine",
-        )
-    return InputError(f"cannot use Ray at {address or 'this machine'}: {text}")
 
 
 def _count_workers(options: ClusterOptions) -> int:
