@@ -107,6 +107,15 @@ def test_results_lost_while_items_are_looked_at_alone_are_made_again(monkeypatch
     assert calls == [(1, [0]), (0, [0, 1, 2, 3, 4]), (0, [2, 3, 4])]
 
 
+@pytest.fixture
+def heard_interrupts() -> Iterator[None]:
+    """As at a terminal: what a shell starts in the background ignores Ctrl-C."""
+    usual = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, usual)
+
+
+@pytest.mark.usefixtures("heard_interrupts")
 def test_an_interrupt_waits_until_ray_has_started() -> None:
     from spotchange.cluster.connection import _interrupted_afterwards
 
