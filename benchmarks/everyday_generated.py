@@ -5,8 +5,8 @@ python benchmarks/everyday_generated.py judge DATASET [--model everyday] [--out 
 
 DATASET is a split that `make` or `spotchange generate --world everyday --split test` wrote; `make` draws from the
 library's held-out things of nouns that training knows, or (`--nouns held-out`, changes of things only) from those whose
-noun no training thing has; `--whole`: changes of the whole picture only. Names are judged where one thing with a noun changed: right if what is said is the thing's
-noun or what that is a kind of.
+noun no training thing has; `--whole`: changes of the whole picture only. Names are judged where one thing with a noun
+changed: right if what is said is the thing's noun or what that is a kind of.
 """
 
 from __future__ import annotations
