@@ -5,8 +5,8 @@ python benchmarks/everyday_generated.py judge DATASET [--model everyday] [--out 
 
 DATASET is a split that `make` or `spotchange generate --world everyday --split test` wrote; `make` draws from the
 library's held-out things of nouns that training knows, or (`--nouns held-out`, changes of things only) from those whose
-noun no training thing has. Names are judged where one thing with a noun changed: right if what is said is the thing's
-noun or what that is a kind of.
+noun no training thing has; `--whole`: changes of the whole picture only. Names are judged where one thing with a noun
+changed: right if what is said is the thing's noun or what that is a kind of.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from spotchange.answering import Answer, CaptionOptions, ImagePair, build_answerer
-from spotchange.everyday.kinds import OBJECT_KINDS, SHARES
+from spotchange.everyday.kinds import OBJECT_KINDS, SHARES, WHOLE_KINDS
 from spotchange.everyday.language.naming import Name, phrase
 from spotchange.everyday.language.nouns import everyday_nouns
 from spotchange.everyday.library import OBJECTS, bundled_library
@@ -91,7 +91,9 @@ def make(options: argparse.Namespace) -> None:
 
     held_out = options.nouns == "held-out"
     library = read_library(options.library, split="held-out", held_out_nouns=held_out)
-    shares = {kind: share for kind, share in SHARES.items() if kind in OBJECT_KINDS} if held_out else SHARES
+    shares = {kind: SHARES[kind] for kind in (OBJECT_KINDS if held_out else SHARES)}
+    if options.whole:
+        shares = {kind: SHARES[kind] for kind in WHOLE_KINDS} | {"none": 3.0}
     plan = EverydayPlan(split="test", seed=options.seed, side=288, library=f"{options.nouns} nouns")
     written = generate_everyday(plan, library, out=options.out, pairs=options.pairs, shares=shares)
     print(written)
@@ -125,6 +127,7 @@ def main() -> None:
     first.add_argument("out", type=Path)
     first.add_argument("--library", type=Path, required=True)
     first.add_argument("--nouns", choices=("known", "held-out"), default="known")
+    first.add_argument("--whole", action="store_true", help="only changes of the whole picture, and pairs without one")
     first.add_argument("--pairs", type=int, default=420)
     first.add_argument("--seed", type=int, default=23)
     second = verbs.add_parser("judge")

@@ -154,12 +154,13 @@ def test_a_page_with_a_photo_in_it_is_compared_exactly(photo):
     assert route(ImagePair.of(page, changed)) == PIXELS
 
 
-def viewed(score: float, kind: str) -> PhotoAnswerer:
+DIAGONAL = np.eye(18, dtype=np.float32)[None].repeat(2, 0)
+
+
+def viewed(score: float, kind: str, *, certainty: float = 0.9, heat: np.ndarray = DIAGONAL) -> PhotoAnswerer:
     """Photos with a model that says what a test wants."""
-    kinds = dict.fromkeys(KINDS[1:], 0.01) | {kind: 0.9}
-    view = PhotoView(
-        score=score, changed=score >= 0.5, kinds=kinds, heat=np.eye(18, dtype=np.float32)[None].repeat(2, 0)
-    )
+    kinds = dict.fromkeys(KINDS[1:], (1 - certainty) / 14) | {kind: certainty}
+    view = PhotoView(score=score, changed=score >= 0.5, kinds=kinds, heat=heat)
     unnamed = Recognisers(lambda windows: np.zeros((len(windows), len(everyday_nouns().names) + 1)), threads=1)
     return PhotoAnswerer(unnamed, lambda pair, threshold=None: view)
 
@@ -175,6 +176,29 @@ def test_a_change_that_only_the_model_sees_is_told_where_it_points(photo):
 def test_what_the_model_says_of_the_whole_is_not_believed_where_the_images_do_not_show_it(photo):
     again = shot_again(photo, np.random.default_rng(4))
     assert not answer(viewed(0.97, "mirror"), photo, again).result.changed
+
+
+@pytest.mark.parametrize(("kind", "believed"), [("blur", True), ("gray", True), ("mirror", False), ("crop", False)])
+def test_a_sure_model_is_believed_about_light_and_sharpness_of_the_whole(photo, kind, believed):
+    again = shot_again(photo, np.random.default_rng(4))
+    assert not answer(viewed(0.97, kind), photo, again).result.changed
+    sure = answer(viewed(0.97, kind, certainty=0.97), photo, again).result
+    assert sure.change_type == (kind if believed else "none")
+
+
+def test_of_two_changed_places_the_one_that_the_model_sees_is_the_hottest(photo):
+    both = photo.copy()
+    both.paste((250, 20, 20), (20, 20, 110, 110))
+    both.paste((250, 20, 20), (300, 200, 350, 250))
+    seen = np.zeros((2, 18, 18), np.float32)
+    for heat, (x, y) in ((seen.copy(), (65, 65)), (seen, (325, 225))):
+        if x > 192:
+            heat[1, round(y / 16 - 0.5), round(x / 384 * 18 - 0.5)] = 1  # the smaller place
+        found = answer(viewed(0.97, "add", heat=heat), photo, both).heat[1]
+        row, column = np.unravel_index(int(found.argmax()), found.shape)
+        assert abs((column + 0.5) / found.shape[1] * 384 - x) < 45
+        assert abs((row + 0.5) / found.shape[0] * 288 - y) < 45
+        assert found.max() == 1
 
 
 def test_the_model_may_doubt_light_but_not_an_edited_file(photo, bottle):

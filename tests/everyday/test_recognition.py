@@ -237,6 +237,15 @@ def test_a_thing_that_came_is_no_person_where_the_model_is_sure_by_far(certainty
     assert (change.kind == "add") == (noun == ROOT)
 
 
+@pytest.mark.parametrize(("certainty", "kind"), [(0.9, "add"), (0.99, "replace")])
+def test_a_person_seen_in_one_image_only_did_not_come_where_the_model_is_sure_of_another_kind(certainty, kind):
+    nobody = Detected(np.zeros((0, 4), np.float32), np.zeros(0, np.int64), np.zeros(0, np.float32))
+    eyes = Eyes([nobody, person(corners(0.1, 0.2, 0.35, 0.6))])
+    eyes.kind, eyes.certainty = "replace", certainty
+    (change,) = account(put(ground(), BOX, (30, 60, 200)), put(ground(), BOX), "replaced", BOX, eyes)
+    assert change.kind == kind
+
+
 def test_what_is_detected_twice_has_another_size_where_the_model_is_sure_by_far():
     cup = [Detected(np.stack([box]), np.array([47]), np.array([0.9], np.float32)) for box in
            (corners(0.1, 0.2, 0.34, 0.55), corners(0.55, 0.2, 0.78, 0.55))]  # fmt: skip

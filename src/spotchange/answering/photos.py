@@ -28,16 +28,17 @@ from spotchange.comparison.photos.judging import SMALLEST, PhotoVerdict, judge_p
 from spotchange.everyday.kinds import OBJECT_KINDS, WHOLE_KINDS
 from spotchange.everyday.language.telling import told
 from spotchange.everyday.language.wording import FRAMES, stated
-from spotchange.everyday.recognition.account import Account, SeenChange
+from spotchange.everyday.recognition.account import SURE, Account, SeenChange
 from spotchange.everyday.recognition.recognisers import Recognisers
 from spotchange.everyday.recognition.signs import LOCAL, whole_signs
 from spotchange.everyday.recognition.traces import Mask, Pixels
-from spotchange.everyday.recognition.whole import LIGHT, borne_out, whole_change
+from spotchange.everyday.recognition.whole import LIGHT, OF_LIGHT, borne_out, whole_change
 from spotchange.results import Box, CaptionResult, Region
 
 SOURCE = "recognition"
 NAME = "everyday"
 _DENIED = "pixels differ beyond noise in places; the model takes that for light or blur"
+_UNSEEN = 0.3  # of the heat of a changed place that is left where the model sees nothing
 _DOUBT = 0.1  # score below which the model contradicts the comparison: where pixels differ by light or noise alone
 
 
@@ -110,7 +111,7 @@ class PhotoAnswerer:
             diff_pixels=pixels,
             diff_ratio=pixels / max(1, verdict.mask.size),
         )
-        return Answer(result=result, heat=heat_of(verdict) if verdict.changed else view.heat, pair=pair)
+        return Answer(result=result, heat=agreed_heat(verdict, view) if verdict.changed else view.heat, pair=pair)
 
     def _changes(
         self, pair: ImagePair, after: Pixels, mask: Mask, findings: Sequence[Finding], view: PhotoView
@@ -125,7 +126,10 @@ def _whole(pair: ImagePair, verdict: PhotoVerdict, view: PhotoView) -> str | Non
     by_rule = whole_change(signs, verdict)
     if by_rule is not None and (view.score >= _DOUBT or by_rule not in LIGHT):
         return by_rule
-    return view.kind if view.changed and view.kind in WHOLE_KINDS and borne_out(view.kind, signs) else None
+    if not view.changed or view.kind not in WHOLE_KINDS:
+        return None
+    sure = view.kind in OF_LIGHT and view.kinds[view.kind] >= SURE
+    return view.kind if sure or borne_out(view.kind, signs) else None
 
 
 def _hottest(view: PhotoView, pair: ImagePair) -> Finding:
@@ -151,16 +155,20 @@ def _result(caption: str, kind: str | None, regions: tuple[Region, ...], score: 
     )
 
 
-def heat_of(verdict: PhotoVerdict) -> Heat:
-    """Both images' heat (2, rows, columns): highest in the middle of the largest changed place."""
+def agreed_heat(verdict: PhotoVerdict, view: PhotoView) -> Heat:
+    """Both images' heat (2, rows, columns): where the comparison finds a change, most where the model points there too.
+
+    Highest in the middle of a large changed place that the model sees; of places it does not see, of the largest.
+    """
     height, width = verdict.mask.shape
     scale = HEAT_CELLS / max(height, width)
     size = (max(1, round(width * scale)), max(1, round(height * scale)))
     share = cv2.resize(verdict.mask.astype(np.float32), size, interpolation=cv2.INTER_AREA)
     spread = cv2.GaussianBlur(share, (0, 0), 2.5, borderType=cv2.BORDER_CONSTANT)
-    peak = float(spread.max())
-    heat = np.where(share > 0, 0.35 + 0.65 * spread / peak, 0) if peak > 0 else np.zeros_like(share)
-    return np.stack([heat.astype(np.float32)] * 2)
+    pointed = cv2.resize(view.heat.max(axis=0).astype(np.float32), size, interpolation=cv2.INTER_LINEAR)
+    heat = np.where(share > 0, 0.35 + 0.65 * spread / max(float(spread.max()), 1e-9), 0)
+    heat *= _UNSEEN + (1 - _UNSEEN) * pointed
+    return np.stack([(heat / max(float(heat.max()), 1e-9)).astype(np.float32)] * 2)
 
 
 def _regions(changes: Sequence[SeenChange], found: Sequence[Finding], size: tuple[int, int]) -> tuple[Region, ...]:

@@ -12,7 +12,7 @@ from PIL import Image
 from spotchange.comparison import Finding
 from spotchange.everyday.kinds import OBJECT_KINDS
 from spotchange.everyday.language.colours import COLOURS, main_colour
-from spotchange.everyday.language.naming import Name, hot_window
+from spotchange.everyday.language.naming import SHOWN, Name, hot_window
 from spotchange.everyday.language.nouns import ROOT
 from spotchange.everyday.recognition.detector import Detected, overlaps
 from spotchange.everyday.recognition.evidence import Chances
@@ -26,7 +26,7 @@ _MOST = 2  # changes that are told
 _NEXT = 0.35  # of the first one's size that a further one must have
 _SIDE = 0.55  # evidence that a thing is there on one side only
 _LIKELY = 0.5  # probability, among changes of things, from which on the trained model's kind is told
-_SURE = 0.95  # probability from which on it is told against what a detector's boxes say
+SURE = 0.95  # probability from which on it is told against what a detector's boxes say
 # Kinds that the model tells from a move in real photos too (what moved it often takes for replaced or turned); and
 # kinds at a place where a person was detected that are no posture of one: people come nearer, but not apart.
 _NO_MOVE = ("add", "drop", "color", "split", "resize")
@@ -75,14 +75,17 @@ class Account:
         """What to tell, most important first; empty where no place is known."""
         if not self.findings:
             return []
-        told = None if self._sure_of(_NO_PERSON) else self._person()
+        told = self._person()
+        # A person seen on one side only may be a thing that looked like one there: any kind told for sure goes before.
+        if told is not None and self._sure_of(OBJECT_KINDS if told.kind in SHOWN else _NO_PERSON):
+            told = None
         if told is None and not self._sure_of(_NO_MOVE):
             told = self._detected_move()
         return [told] if told else self._found()
 
     def _sure_of(self, kinds: Sequence[str]) -> bool:
         """Whether the trained model says one of these kinds by far."""
-        return any(self.kinds.get(kind, 0.0) >= _SURE for kind in kinds)
+        return any(self.kinds.get(kind, 0.0) >= SURE for kind in kinds)
 
     def _person(self) -> SeenChange | None:
         """People change their whole shape: what changed within them is told of them, not of a coat or an arm."""

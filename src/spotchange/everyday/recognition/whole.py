@@ -8,6 +8,7 @@ from spotchange.comparison.photos.judging import PhotoVerdict
 from spotchange.everyday.recognition.signs import Signs
 
 LIGHT = ("tint", "brighter", "darker", "blur")  # kinds that cameras also do a little of by themselves
+OF_LIGHT = (*LIGHT, "gray")  # that the trained model is sure of for nothing else; moving people look mirrored to it
 _LIKE = 0.9  # correlation of small grey images that show the same
 _MIRRORED, _RATHER = 0.75, 0.2  # correlation with the mirrored image, and by how much more than with the image
 _NEARER = 0.14  # log of how much larger things are in a cropped image; a hand at the camera stays below 0.08
