@@ -6,9 +6,9 @@ from spotchange.everyday.kinds import KINDS, OBJECT_KINDS
 from spotchange.everyday.language.naming import WINDOW, Name, hot_window
 from spotchange.everyday.language.nouns import ROOT, everyday_nouns
 from spotchange.everyday.language.telling import told
-from spotchange.everyday.recognition.account import Account, SeenChange, likeness
+from spotchange.everyday.recognition.account import Account, SeenChange
 from spotchange.everyday.recognition.detector import Detected, decoded, overlaps
-from spotchange.everyday.recognition.evidence import Evidence, detected_kinds
+from spotchange.everyday.recognition.evidence import Evidence, detected_kinds, likeness
 from spotchange.everyday.recognition.recognisers import cut_window, detected_near
 from spotchange.everyday.recognition.traces import Traces
 from spotchange.results import Finding
@@ -255,6 +255,20 @@ def test_what_is_detected_twice_has_another_size_where_the_model_is_sure_by_far(
     assert account(before, after, "replaced", BOX, eyes)[0].kind == "move"
     eyes.certainty = 0.99
     assert account(before, after, "replaced", BOX, eyes)[0].kind == "resize"
+
+
+def test_of_two_places_the_one_that_the_model_points_at_is_told_first():
+    right, empty = (100, 60, 30, 20), ground()
+    both = put(put(empty, BOX), right)
+    sizes = {BOX: 900, right: 600}
+    findings = [Finding(kind="appeared", sentence="", boxes_after=(box,), pixels=sizes[box]) for box in sizes]
+    images, seen = (Image.fromarray(empty), Image.fromarray(both)), COLD.copy()
+    seen[1, 9:12, 12:14] = 1  # within the smaller one
+    for heat, first in ((COLD, BOX), (seen, right)):
+        eyes = Eyes()
+        change = Account(*images, changed(empty, both), findings, eyes, eyes.kinds, heat).changes()[0]
+        assert change.after == pytest.approx([first[0] / 160, first[1] / 120, (first[0] + first[2]) / 160,
+                                              (first[1] + first[3]) / 120])  # fmt: skip
 
 
 def test_a_moved_thing_is_told_from_where_it_was():

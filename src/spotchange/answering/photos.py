@@ -28,7 +28,7 @@ from spotchange.comparison.photos.judging import SMALLEST, PhotoVerdict, judge_p
 from spotchange.everyday.kinds import OBJECT_KINDS, WHOLE_KINDS
 from spotchange.everyday.language.telling import told
 from spotchange.everyday.language.wording import FRAMES, stated
-from spotchange.everyday.recognition.account import SURE, Account, SeenChange
+from spotchange.everyday.recognition.account import SURE, UNSEEN, Account, SeenChange
 from spotchange.everyday.recognition.recognisers import Recognisers
 from spotchange.everyday.recognition.signs import LOCAL, whole_signs
 from spotchange.everyday.recognition.traces import Mask, Pixels
@@ -38,7 +38,6 @@ from spotchange.results import Box, CaptionResult, Region
 SOURCE = "recognition"
 NAME = "everyday"
 _DENIED = "pixels differ beyond noise in places; the model takes that for light or blur"
-_UNSEEN = 0.3  # of the heat of a changed place that is left where the model sees nothing
 _DOUBT = 0.1  # score below which the model contradicts the comparison: where pixels differ by light or noise alone
 
 
@@ -167,7 +166,7 @@ def agreed_heat(verdict: PhotoVerdict, view: PhotoView) -> Heat:
     spread = cv2.GaussianBlur(share, (0, 0), 2.5, borderType=cv2.BORDER_CONSTANT)
     pointed = cv2.resize(view.heat.max(axis=0).astype(np.float32), size, interpolation=cv2.INTER_LINEAR)
     heat = np.where(share > 0, 0.35 + 0.65 * spread / max(float(spread.max()), 1e-9), 0)
-    heat *= _UNSEEN + (1 - _UNSEEN) * pointed
+    heat *= UNSEEN + (1 - UNSEEN) * pointed
     return np.stack([(heat / max(float(heat.max()), 1e-9)).astype(np.float32)] * 2)
 
 

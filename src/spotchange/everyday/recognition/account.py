@@ -15,15 +15,16 @@ from spotchange.everyday.language.colours import COLOURS, main_colour
 from spotchange.everyday.language.naming import SHOWN, Name, hot_window
 from spotchange.everyday.language.nouns import ROOT
 from spotchange.everyday.recognition.detector import Detected, overlaps
-from spotchange.everyday.recognition.evidence import Chances
+from spotchange.everyday.recognition.evidence import Chances, likeness
 from spotchange.everyday.recognition.recognisers import Recognisers, Spot, Window
 from spotchange.everyday.recognition.signs import LOCAL, Floats, Place
-from spotchange.everyday.recognition.traces import Corners, Mask, Traces
+from spotchange.everyday.recognition.traces import Corners, Mask, Traces, hottest
 from spotchange.results import Box
 
 _PERSON = 1  # COCO's number
 _MOST = 2  # changes that are told
-_NEXT = 0.35  # of the first one's size that a further one must have
+_NEXT = 0.35  # of the first one's weight that a further one must have
+UNSEEN = 0.3  # what a changed place weighs where the trained model sees nothing
 _SIDE = 0.55  # evidence that a thing is there on one side only
 _LIKELY = 0.5  # probability, among changes of things, from which on the trained model's kind is told
 SURE = 0.95  # probability from which on it is told against what a detector's boxes say
@@ -166,11 +167,12 @@ class Account:
         return Name(noun=noun, certainty=certainty, colour=colour if noun == ROOT else None)
 
     def places(self) -> list[Place]:
-        """The comparison's findings, largest first, with what is seen at their places."""
+        """The comparison's findings, those that weigh most first, with what is seen at their places."""
         if not self.findings:
             return []
-        largest = self.findings[0].pixels
-        chosen = [each for each in self.findings[: _MOST + 1] if each.pixels >= _NEXT * largest]
+        weights = {each: self._weight(each) for each in self.findings}
+        first, *others = sorted(self.findings, key=lambda each: -weights[each])
+        chosen = [first, *(each for each in others[:_MOST] if weights[each] >= _NEXT * weights[first])]
         boxes = [self._boxes(each) for each in chosen]
         looks = self._look([(side, box) for pair in boxes for side, box in enumerate(pair)])
         found = []
@@ -222,6 +224,11 @@ class Account:
     def _same_thing(self, old: Place, new: Place) -> float:
         alike = likeness(old.chances[0], new.chances[1])
         return alike + self.traces.same_colours(old.boxes[0], new.boxes[1])
+
+    def _weight(self, finding: Finding) -> float:
+        """Its pixels, most of them only where the trained model points into one of its boxes."""
+        boxes = map(self._corners, (*finding.boxes_before, *finding.boxes_after))
+        return finding.pixels * (UNSEEN + (1 - UNSEEN) * max(hottest(self.heat, box) for box in boxes))
 
     def _boxes(self, finding: Finding) -> tuple[Corners, Corners]:
         """The place in before and in after; the same for what has only one."""
@@ -289,9 +296,3 @@ class Account:
     def _colour(self, box: Corners, side: int) -> str | None:
         colour = main_colour(self.traces.colour_at(box, side))
         return colour if colour != COLOURS[-1] else None
-
-
-def likeness(one: Chances, other: Chances) -> float:
-    """How much two looks say the same (Bhattacharyya), from 0 to 1."""
-    first, second = (each[:-1] / each[:-1].sum() for each in (one, other))
-    return float(np.sqrt(first * second).sum())

@@ -69,6 +69,12 @@ def softmax(scores: Floats) -> Chances:
     return np.asarray(powers / powers.sum(axis=-1, keepdims=True))
 
 
+def likeness(one: Chances, other: Chances) -> float:
+    """How much two looks say the same (Bhattacharyya), from 0 to 1."""
+    first, second = (each[:-1] / each[:-1].sum() for each in (one, other))
+    return float(np.sqrt(first * second).sum())
+
+
 @cache
 def detected_kinds() -> npt.NDArray[np.int64]:
     """(91,): the place in the tree of each of COCO's kinds, by COCO's own numbers; -1 where there is none."""

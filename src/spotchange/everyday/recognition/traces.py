@@ -112,6 +112,14 @@ class Traces:
         return np.dstack([self.images[side][cut], np.where(own, 255, 0).astype(np.uint8)])
 
 
+def hottest(heat: npt.NDArray[np.float32], box: Corners) -> float:
+    """The highest of (images, rows, columns) within a box."""
+    rows, columns = heat.shape[1:]
+    left, top, right, bottom = box * np.array([columns, rows, columns, rows])
+    inside = heat[:, int(top) : int(np.ceil(bottom)), int(left) : int(np.ceil(right))]
+    return float(inside.max(initial=0.0))
+
+
 def _wider(box: Corners, room: float) -> Corners:
     grown = np.asarray(box, np.float64).copy()
     sides = np.tile((grown[2:] - grown[:2]) * room, 2)
