@@ -8,6 +8,7 @@
 # and build/spotchange-small, the shipped scene model for what starts from it. While files are out, git takes them for
 # unchanged: `git commit -a` does not delete them.
 set -euo pipefail
+shopt -s nullglob
 cd "$(dirname "$0")/.."
 assets=src/spotchange/assets
 weights=(everyday-recognisers everyday-library spotchange-small spotchange-everyday)
