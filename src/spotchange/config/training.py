@@ -92,8 +92,8 @@ class StageSettings(Settings):
     accumulate: int = Field(default=1, ge=1)
     """Parts that an update's pairs are computed in, where memory is short."""
     start_from: str | None = None
-    """Whose weights this stage begins with: a model folder, `bundled`, or CLIP (a hub name, folder or file);
-    optimizer, schedule and data start anew."""
+    """Whose weights this stage begins with: a model folder, `bundled` (the shipped model of scenes), `everyday` (of
+    photos), or CLIP (a hub name, folder or file); optimizer, schedule and data start anew."""
     start_parts: tuple[str, ...] | None = None
     """Patterns of parameter names that are taken from `start_from`; null: all that have a place."""
     new_words: bool = False
