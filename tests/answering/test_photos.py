@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageFilter
 
 from spotchange.answering import CaptionOptions, ImagePair, build_answerer
 from spotchange.answering.gate import EVERYDAY, PIXELS, GatedAnswerer, route
@@ -176,6 +176,14 @@ def test_a_change_that_only_the_model_sees_is_told_where_it_points(photo):
     seen = answer(viewed(0.97, "color", heat=there), photo, again).result
     assert (seen.changed, seen.change_type, seen.change_score) == (True, "color", 0.97)
     assert seen.regions
+
+
+@pytest.mark.parametrize(("kind", "told"), [("color", "none"), ("blur", "blur")])
+def test_a_photo_that_is_softer_is_blurred_only_where_the_model_says_so(photo, kind, told):
+    grain = np.random.default_rng(6).normal(0, 6, (photo.height, photo.width, 3))
+    sharp = Image.fromarray((np.asarray(photo) + grain).clip(0, 255).astype(np.uint8))
+    soft = sharp.filter(ImageFilter.GaussianBlur(1))
+    assert answer(viewed(0.3, kind), sharp, soft).result.change_type == told
 
 
 def test_a_model_that_points_where_pixels_show_nothing_is_a_warning(photo):

@@ -129,7 +129,9 @@ def _whole(pair: ImagePair, verdict: PhotoVerdict, view: PhotoView) -> str | Non
     """A change of the whole image: by rule, or one that the model sees and the images bear out."""
     signs = whole_signs(pair.before.pixels, pair.after.pixels, verdict)
     by_rule = whole_change(signs, verdict)
-    if by_rule is not None and (view.score >= _DOUBT or by_rule not in LIGHT):
+    # How sharp a photo is depends on its encoder and on its size, too: blurred is what the model takes for that.
+    doubted = by_rule == "blur" and view.kind != "blur"
+    if by_rule is not None and not doubted and (view.score >= _DOUBT or by_rule not in LIGHT):
         return by_rule
     if not view.changed or view.kind not in WHOLE_KINDS:
         return None
