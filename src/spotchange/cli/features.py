@@ -11,7 +11,7 @@ from spotchange.cli.cluster import Address, Engine, GpusPerWorker, cluster_of, r
 from spotchange.cli.output import notes, print_json, print_line, progress
 from spotchange.errors import InputError
 from spotchange.locks import one_writer
-from spotchange.storage import as_place
+from spotchange.storage import as_place, check_writable
 
 if TYPE_CHECKING:
     from spotchange.data.caches.features import Task
@@ -57,6 +57,7 @@ def features(
     if (scenes is None) == (data is None):
         raise InputError("give either --scenes or --data")
     settings = Recipe.from_yaml(find_recipe(recipe), changes)
+    check_writable(out, "--out")
     where = pick_device(device)
 
     from spotchange.training.randomness import seed_everything

@@ -1,4 +1,4 @@
-"""`spotchange generate`: a data set of scenes synthetic."""
+"""`spotchange generate`: a data set of synthetic scenes."""
 
 from __future__ import annotations
 
