@@ -157,6 +157,22 @@ def test_arguments(run: Any, tmp_path: Path, arguments: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
+    "arguments",
+    [
+        ["caption", "--pairs", "pairs.jsonl", "--model", "pixels", "--workers", "2"],
+        ["compare", ".", ".", "--hints"],
+        ["compare", ".", ".", "--model-option", "prompt=plain"],
+    ],
+    ids=" ".join,
+)
+def test_options_that_would_do_nothing_are_refused(run: Any, tmp_path: Path, arguments: list[str]) -> None:
+    write(tmp_path / "pairs.jsonl", json.dumps(ROW))
+    code, _, err = run(*arguments)
+    assert code == 2, err
+    assert arguments[-2].removeprefix(".") in err or arguments[-1] in err
+
+
+@pytest.mark.parametrize(
     ("arguments", "work"),
     [
         (["train", "smoke/adapt"], "spotchange.training.run.prepare"),

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from spotchange.cli.cluster import Address, Engine, GpusPerWorker, cluster_of, rate
+from spotchange.cli.cluster import Address, Engine, GpusPerWorker, Workers, cluster_of, rate
+from spotchange.cli.device import Device, pick_device
 from spotchange.cli.output import notes, print_json, print_line, progress
 from spotchange.errors import InputError
 from spotchange.locks import one_writer
@@ -32,13 +33,13 @@ def features(
     changes: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting of the recipe.")
     ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    device: Device = "auto",
     bf16: Annotated[
         bool, typer.Option("--bf16", help="Rounder numbers on a CPU too: faster where it computes with them.")
     ] = False,
     engine: Engine = "local",
     address: Address = None,
-    workers: Annotated[int | None, typer.Option(min=1, help="With --engine ray: how many; default: all cores.")] = None,
+    workers: Workers = None,
     gpus_per_worker: GpusPerWorker = 0.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON.")] = False,
 ) -> None:
@@ -46,7 +47,6 @@ def features(
 
     Run the same command again to go on after an interruption.
     """
-    from spotchange.cli.generate import pick_device
     from spotchange.config.recipes import find_recipe
     from spotchange.config.sources import DatasetSource
     from spotchange.config.training import Recipe

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from spotchange.cli.device import Device
 from spotchange.cli.output import print_json, print_line
 from spotchange.errors import InputError
 from spotchange.files import read_input
@@ -21,7 +22,7 @@ def rank(
     model: Annotated[str, typer.Option(help="A model folder whose model was adapted, or 'bundled'.")] = "bundled",
     top: Annotated[int, typer.Option(min=1, help="How many to print.")] = 10,
     as_json: Annotated[bool, typer.Option("--json", help="Print the ranking as JSON.")] = False,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    device: Device = "auto",
 ) -> None:
     """Rank sentences for a pair of images, or pairs of images for a sentence."""
     ranked: list[dict[str, Any]]
