@@ -115,9 +115,11 @@ def evaluate(
         notes.append(f"{len(wordless)} pairs have no sentence and score 0 against an empty reference, as published")
     if any(row.facts and scene_of(row, scenes) is None for row in rows):
         notes.append(ON_TRUST)
-    for kind, numbers in groups_of(rows).items():
-        if len({frozenset(rows[number].captions) for number in numbers}) == 1:
-            notes.append(f"CIDEr-D of {kind!r} is 0 by construction: its pairs all have the same references")
+    groups = groups_of(rows).items()
+    alike = [kind for kind, numbers in groups if len({frozenset(rows[number].captions) for number in numbers}) == 1]
+    if alike:
+        kinds = ", ".join(map(repr, alike))
+        notes.append(f"CIDEr-D of {kinds} is 0 by construction: all pairs of the kind have the same references")
     systems = []
     for name in [system, *([options.compare] if options.compare else [])]:
         answered = answer(name, rows)
