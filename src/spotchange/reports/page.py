@@ -51,7 +51,7 @@ def card(title: str, content: str) -> str:
 
 
 def _table(table: Table) -> str:
-    head = "".join(f"<th>{escape(name)}</th>" for name in table.header)
+    head = "".join(f"<th>{_in_words(name)}</th>" for name in table.header)
     lines = "".join(
         f'<tr class="{line.look}">{"".join(f"<td>{escape(cell)}</td>" for cell in line.cells)}</tr>'
         for line in table.lines
@@ -60,3 +60,8 @@ def _table(table: Table) -> str:
         f"<h2>{escape(table.title)}</h2>"
         f'<div class="card"><table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>'
     )
+
+
+def _in_words(name: str) -> str:
+    """A column's name that may be broken between its words, not within BLEU-4."""
+    return " ".join(f"<span>{escape(word)}</span>" for word in name.split())
