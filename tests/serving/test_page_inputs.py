@@ -21,7 +21,7 @@ Draw = Callable[..., bytes]
 SETTINGS = ServerSettings(max_image_bytes=5_000, max_page_pairs=3)
 
 
-def test_a_image_is_handed_over_undecoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_image_is_handed_over_undecoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GRADIO_TEMP_DIR", str(tmp_path))
     component = image_input("Before")
     file = tmp_path / "not-a-picture.png"

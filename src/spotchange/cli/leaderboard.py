@@ -11,9 +11,7 @@ from spotchange.cli.output import HTML, check_result_file, notes, print_json, sh
 
 
 def leaderboard(
-    folders: Annotated[
-        list[Path], typer.Argument(metavar="DIR...", help="What `spotchange ablate leaderboard` wrote.")
-    ],
+    folders: Annotated[list[Path], typer.Argument(metavar="DIR", help="What `spotchange ablate leaderboard` wrote.")],
     html: Annotated[Path | None, typer.Option(help="Write a page with tables and charts here.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
     published: Annotated[
