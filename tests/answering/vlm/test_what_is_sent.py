@@ -43,6 +43,9 @@ def test_a_redirect_is_not_followed(serve: Any) -> None:
     (outcome,) = ask(serve(lambda body, tries: (307, "", there)))
     assert isinstance(outcome, ReplyError)
     assert elsewhere.bodies == []
+    # Nor is one made sense of: what cannot be an address would end the run.
+    server = serve(lambda body, tries: (302, "", {"location": "127.0.0.1:80:80"}))
+    assert [each.message.partition(" answered ")[2] for each in ask(server, 2)] == ["302: "] * 2
 
 
 def test_where_a_photo_was_taken_is_not_sent(serve: Any) -> None:

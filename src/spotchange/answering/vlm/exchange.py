@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,11 +10,11 @@ from typing import Any
 
 import httpx
 
+from spotchange import __version__
 from spotchange.errors import ReplyError
 
 LONGEST_BODY = 4 * 2**20  # bytes of an answer, unpacked; a sentence with its probabilities takes some thousands
-# Unpacked here and not by httpx, which unpacks whatever it is sent to any length, once for each layer that is named.
-UNPACKED_HERE = {"Accept-Encoding": "gzip"}
+_HEADERS = {"Accept": "application/json", "Accept-Encoding": "gzip", "User-Agent": f"spotchange/{__version__}"}
 _GZIP = 16 + zlib.MAX_WBITS
 
 
@@ -31,22 +32,50 @@ class Answered:
         return self.content.decode("utf-8", errors="replace")
 
 
-async def post(client: httpx.AsyncClient, url: str, body: Mapping[str, Any]) -> Answered:
-    """Send `body` as JSON.
+class Channel:
+    """The way to a server: httpx's transport alone.
 
-    Raises:
-        ReplyError: the answer is longer than answers are; asking again would not help.
-        httpx.HTTPError: none came that can be read; asking again might help.
+    Its client would keep cookies, make sense of redirects, and unpack whatever comes to any length, once for each
+    layer that is named.
     """
-    content = bytearray()
-    async with client.stream("POST", url, json=body, headers=UNPACKED_HERE) as response:
-        async for piece in response.aiter_raw():
-            content += piece
-            if len(content) > LONGEST_BODY:
-                raise _too_long()
-        packing = response.headers.get("content-encoding", "").strip().lower()
-        retry_after = response.headers.get("retry-after", "")
-    return Answered(status=response.status_code, content=_unpacked(bytes(content), packing), retry_after=retry_after)
+
+    def __init__(self, *, concurrency: int, timeout: float, proxy: httpx.Proxy | None) -> None:
+        self._transport = httpx.AsyncHTTPTransport(
+            # A connection for each answer: what a server sends beyond one must not pass for the answer to the next.
+            limits=httpx.Limits(max_connections=concurrency, max_keepalive_connections=0),
+            proxy=proxy,
+            trust_env=False,  # neither proxies nor keys that the user did not name here
+        )
+        self._timeout = timeout
+
+    async def __aenter__(self) -> Channel:
+        await self._transport.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: Any) -> None:
+        await self._transport.__aexit__(*error)
+
+    async def post(self, url: str, body: Mapping[str, Any], headers: Mapping[str, str]) -> Answered:
+        """Send `body` as JSON.
+
+        Raises:
+            ReplyError: the answer is longer than answers are; asking again would not help.
+            httpx.HTTPError, TimeoutError: none came that can be read; asking again might help.
+        """
+        waits = {"timeout": httpx.Timeout(self._timeout).as_dict()}
+        request = httpx.Request("POST", url, json=body, headers={**_HEADERS, **headers}, extensions=waits)
+        content = bytearray()
+        async with asyncio.timeout(self._timeout):  # of the whole answer, however slowly it drips
+            response = await self._transport.handle_async_request(request)
+            try:
+                async for piece in response.aiter_raw():
+                    content += piece
+                    if len(content) > LONGEST_BODY:
+                        raise _too_long()
+            finally:
+                await response.aclose()
+        plain = _unpacked(bytes(content), response.headers.get("content-encoding", "").strip().lower())
+        return Answered(status=response.status_code, content=plain, retry_after=response.headers.get("retry-after", ""))
 
 
 def _unpacked(content: bytes, packing: str) -> bytes:

@@ -15,7 +15,7 @@ import httpx
 
 from spotchange.answering.vlm.address import ServerKey, read_address, read_proxy
 from spotchange.answering.vlm.asking import Arrived, Question, RawReply
-from spotchange.answering.vlm.exchange import Answered, post
+from spotchange.answering.vlm.exchange import Answered, Channel
 from spotchange.answering.vlm.pace import Pace, backoff, seconds_asked_for
 from spotchange.answering.vlm.sent_images import data_url
 from spotchange.answering.vlm.settings import VlmSettings
@@ -57,26 +57,19 @@ class ServedModel:
     async def _ask_all(self, questions: Sequence[Question], arrived: Arrived) -> None:
         settings = self._settings
         free = asyncio.Semaphore(settings.concurrency)
-        async with httpx.AsyncClient(
-            headers=self._key.headers,
-            timeout=settings.timeout,
-            # A connection for each answer: what a server sends beyond one must not pass for the answer to the next.
-            limits=httpx.Limits(max_connections=settings.concurrency, max_keepalive_connections=0),
-            proxy=self._proxy,
-            trust_env=False,  # neither proxies nor keys that the user did not name here
-        ) as client:
+        async with Channel(concurrency=settings.concurrency, timeout=settings.timeout, proxy=self._proxy) as channel:
 
             async def one(place: int, question: Question) -> None:
                 async with free:
                     try:
-                        reply: RawReply | SpotchangeError = await self._ask(client, question)
+                        reply: RawReply | SpotchangeError = await self._ask(channel, question)
                     except SpotchangeError as error:
                         reply = error
                 arrived(place, reply)
 
             await asyncio.gather(*(one(place, question) for place, question in enumerate(questions)))
 
-    async def _ask(self, client: httpx.AsyncClient, question: Question) -> RawReply:
+    async def _ask(self, channel: Channel, question: Question) -> RawReply:
         body = await asyncio.to_thread(self._body, question)
         problem, tries, wait = "no answer", 0, 0.0
         while tries <= self._settings.retries:
@@ -84,8 +77,7 @@ class ServedModel:
             await self._pace.wait()
             wait = backoff(tries)
             try:
-                async with asyncio.timeout(self._settings.timeout):  # of the whole answer, however slowly it drips
-                    answered = await post(client, self._address.url, body)
+                answered = await channel.post(self._address.url, body, self._key.headers)
             except (httpx.HTTPError, TimeoutError) as error:
                 reason = self._shown(str(error))
                 problem = f"{type(error).__name__} while asking {self.host}" + (f": {reason}" if reason else "")
