@@ -4,11 +4,11 @@ python benchmarks/kept_runs.py save BACK     # right after a session; BACK holds
 python benchmarks/kept_runs.py pack NAME     # what was run here, under out/ablations/NAME
 python benchmarks/kept_runs.py restore NAME  # before a session: finished runs are not run again
 
-`save` unpacks BACK here and packs every table that came back. `pack` writes a table's finished runs, together with those
-packed before, into docs/ablations/NAME-runs.tar.xz: logs, summaries, captions, recipes, figures, no weights. Same runs,
-same bytes; a table may still be in training.
-`restore` unpacks an archive under out/ablations, without what is finished there. A run is known by its recipe, which does
-not tell of code: runs that a change of code has outdated are moved to an archive of another name.
+`save` unpacks BACK here and packs every table that came back. `pack` writes a table's finished runs, together with
+those packed before, into docs/ablations/NAME-runs.tar.xz: logs, summaries, captions, recipes, figures, no weights. Same
+runs, same bytes; a table may still be in training.
+`restore` unpacks an archive under out/ablations, without what is finished there. A run is known by its recipe, which
+does not tell of code: runs that a change of code has outdated are moved to an archive of another name.
 """
 
 from __future__ import annotations
