@@ -1,8 +1,8 @@
 """Finished runs of all tables, kept in archives that git tracks: those that a GPU session brought back, and our own.
 
-python benchmarks/kept_runs.py save BACK     # right after a session; BACK holds kept.tar.gz.*
-python benchmarks/kept_runs.py pack NAME     # what was run here, under out/ablations/NAME
-python benchmarks/kept_runs.py restore NAME  # before a session: finished runs are not run again
+python benchmarks/kept_runs.py save BACK        # right after a session; BACK holds kept.tar.gz.*
+python benchmarks/kept_runs.py pack NAME...     # what was run here, under out/ablations/NAME
+python benchmarks/kept_runs.py restore NAME...  # before a session: finished runs are not run again
 
 `save` unpacks BACK here and packs every table that came back. `pack` writes a table's finished runs, together with
 those packed before, into docs/ablations/NAME-runs.tar.xz: logs, summaries, captions, recipes, figures, no weights. Same
@@ -107,15 +107,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     verbs = parser.add_subparsers(dest="verb", required=True)
     verbs.add_parser("save").add_argument("back", type=Path)
-    verbs.add_parser("pack").add_argument("name", nargs="+")
-    verbs.add_parser("restore").add_argument("name")
+    verbs.add_parser("pack").add_argument("names", nargs="+", metavar="NAME")
+    verbs.add_parser("restore").add_argument("names", nargs="+", metavar="NAME")
     options = parser.parse_args()
     if options.verb == "save":
         save(options.back)
     elif options.verb == "pack":
-        pack_all(options.name)
+        pack_all(options.names)
     else:
-        print(f"{options.name}: {restore(options.name)} finished runs restored")
+        for name in options.names:
+            print(f"{name}: {restore(name)} finished runs restored")
 
 
 if __name__ == "__main__":
