@@ -340,6 +340,11 @@ def test_streams_that_nobody_reads_never_look_like_a_verdict(tmp_path: Path) -> 
             [*shlex.split(command), "config", "list"], stdout=pipe, stderr=subprocess.PIPE, check=False
         )
     assert (done.returncode, done.stderr) == (141, b"")
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as pipe:  # nor does an error that nobody reads
+        done = subprocess.run([*shlex.split(command), "caption", "nope.png", "nope.png"], stderr=pipe, check=False)
+    assert done.returncode == 2
     endings = {
         "config list >&-": 0,
         "caption nope.png nope.png 2>&-": 2,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import logging
+import zlib
+from base64 import b64decode, b64encode
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +14,16 @@ import numpy as np
 import pytest
 from asked import GOOD, ask, pairs
 from PIL import Image
+from PIL.ImageCms import ImageCmsProfile, createProfile
+from PIL.PngImagePlugin import PngInfo
 
 from scripted_server import completion
 from spotchange.answering import ImagePair, load
 from spotchange.answering.interface import Answer, CaptionOptions
 from spotchange.answering.vlm.build import build_vlm
+from spotchange.answering.vlm.sent_images import data_url
 from spotchange.errors import InputError, ReplyError
+from spotchange.images import read_image
 
 KEY = "sk-never-to-be-seen"
 
@@ -37,22 +43,84 @@ def test_a_redirect_is_not_followed(serve: Any) -> None:
     (outcome,) = ask(serve(lambda body, tries: (307, "", there)))
     assert isinstance(outcome, ReplyError)
     assert elsewhere.bodies == []
+    # Nor is one made sense of: what cannot be an address would end the run.
+    server = serve(lambda body, tries: (302, "", {"location": "127.0.0.1:80:80"}))
+    assert [each.message.partition(" answered ")[2] for each in ask(server, 2)] == ["302: "] * 2
 
 
 def test_where_a_photo_was_taken_is_not_sent(serve: Any) -> None:
     server = serve(lambda body, tries: completion(GOOD))
-    photo = Image.new("RGB", (20, 10), "red")
     exif = Image.Exif()
     exif[0x010E] = "at home"
-    stream = io.BytesIO()
-    photo.save(stream, "JPEG", exif=exif)
-    plain = io.BytesIO()
-    Image.new("RGB", (20, 10), "blue").save(plain, "JPEG")
+    photo, plain = written("JPEG", exif=exif), written("JPEG", "L")
     answerer = build_vlm(server.model, {"no_cache": "true"}, device="cpu")
-    answerer.answer([ImagePair.of(stream.getvalue(), plain.getvalue())], CaptionOptions())
+    answerer.answer([ImagePair.of(photo, plain)], CaptionOptions())
     first, second = (part["image_url"]["url"] for part in server.bodies[0]["messages"][-1]["content"][:2])
     assert first.startswith("data:image/png;")  # written anew
-    assert second.startswith("data:image/jpeg;")  # as it was
+    assert second == f"data:image/jpeg;base64,{b64encode(plain).decode()}"  # as it was
+
+
+def written(kind: str, mode: str = "RGB", **options: Any) -> bytes:
+    stream = io.BytesIO()
+    noise = np.random.default_rng(7).integers(0, 255, (40, 50, 3), dtype=np.uint8)
+    Image.fromarray(noise).convert(mode).save(stream, kind, **options)
+    return stream.getvalue()
+
+
+def deep() -> bytes:
+    """16 bits: readers differ in which of them they show."""
+    stream = io.BytesIO()
+    Image.fromarray(np.arange(2000, dtype=np.uint16).reshape(40, 50)).save(stream, "PNG")
+    return stream.getvalue()
+
+
+def with_texts(*, zipped: bool, **texts: str) -> bytes:
+    info = PngInfo()
+    for name, text in texts.items():
+        info.add_itxt(name.replace("_", " "), text, zip=zipped)
+    return written("PNG", pnginfo=info)
+
+
+def with_chunk(name: bytes, content: bytes) -> bytes:
+    """Behind the image, where large files have it far from their start."""
+    chunk = len(content).to_bytes(4, "big") + name + content + zlib.crc32(name + content).to_bytes(4, "big")
+    return (whole := written("PNG"))[:-12] + chunk + whole[-12:]
+
+
+def with_segment(marker: int, content: bytes) -> bytes:
+    whole = written("JPEG")
+    return whole[:2] + bytes([255, marker]) + (len(content) + 2).to_bytes(2, "big") + content + whole[2:]
+
+
+@pytest.mark.parametrize(
+    ("content", "as_it_is"),
+    [
+        (written("PNG"), True),
+        (written("PNG", "L"), True),
+        (written("PNG", "P"), True),
+        (written("JPEG", progressive=True, subsampling=2), True),
+        (written("JPEG", icc_profile=ImageCmsProfile(createProfile("sRGB")).tobytes()), True),
+        (with_texts(zipped=True, XML_com_adobe_xmp="at home"), False),
+        (with_texts(zipped=False, Raw_profile_type_exif="61742068"), False),
+        (with_texts(zipped=False, Comment="at home"), False),
+        (with_chunk(b"eXIf", b"MM\0*at home"), False),
+        (written("PNG", "RGBA"), False),  # what lies under it is the server's choice
+        (deep(), False),
+        (written("PNG") + b"at home", False),
+        (written("JPEG", comment=b"at home"), False),
+        (with_segment(0xED, b"Photoshop 3.0\0at home"), False),
+        (with_segment(0xE2, b"FPXR\0at home"), False),
+        (with_segment(0xE0, b"JFXX\0\x10thumbnail"), False),
+        (written("JPEG") + b"a film of what came before", False),
+        (written("WEBP"), False),  # not every server reads it
+    ],
+)
+def test_a_file_goes_as_it_is_only_if_it_holds_the_image_and_nothing_else(content: bytes, as_it_is: bool) -> None:
+    image = ImagePair.of(content, content).before
+    kind, _, sent = data_url(image, "png").partition(";base64,")
+    assert (b64decode(sent) == content) == as_it_is
+    assert as_it_is or kind == "data:image/png"
+    assert np.array_equal(read_image(b64decode(sent)), image.pixels)
 
 
 def test_the_key_is_sent_and_never_shown(

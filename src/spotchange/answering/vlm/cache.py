@@ -88,22 +88,30 @@ class Asker:
                     outcomes[key] = read(question, kept)
             except SpotchangeError:  # kept by a version that read replies otherwise
                 unknown[key] = question
-        fresh = self.model.ask(list(unknown.values())) if unknown else []
-        with self._lock:
-            self.usage.count(len(keys) - len(fresh), fresh)
-        for (key, question), reply in zip(unknown.items(), fresh, strict=True):
+        asked = list(unknown.items())
+
+        def arrived(place: int, reply: RawReply | SpotchangeError) -> None:
+            """Kept at once: what is paid for outlives whatever ends the run."""
+            key, question = asked[place]
+            with self._lock:
+                self.usage.count(reply)
             if isinstance(reply, SpotchangeError):
                 outcomes[key] = reply
-                continue
+                return
             try:
                 outcomes[key] = read(question, reply)
             except SpotchangeError as error:
                 outcomes[key] = error
                 with self._lock:
                     self.usage.unusable += 1
-                continue
+                return
             if self._cache is not None:
                 self._cache.put(key, reply)
+
+        with self._lock:
+            self.usage.cached += len(keys) - len(asked)
+        if asked:
+            self.model.ask([question for _, question in asked], arrived)
         return [outcomes[key] for key in keys]
 
 

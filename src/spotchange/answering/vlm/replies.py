@@ -34,9 +34,7 @@ def reply_values(reply: RawReply, schema: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         ReplyError: says what is wrong with the reply.
     """
-    if reply.cut_off:
-        raise ReplyError(CUT_OFF)
-    said = _answer_in(reply.text)
+    said = _answer_in(reply)
     fenced = _FENCE.match(said)
     try:
         values = json.loads(fenced.group(1) if fenced else said, object_pairs_hook=_said_once)
@@ -49,8 +47,13 @@ def reply_values(reply: RawReply, schema: Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
-def _answer_in(text: str) -> str:
-    return _THOUGHTS.sub("", text).strip()
+def _answer_in(reply: RawReply) -> str:
+    """What a model said to its end, without its thoughts."""
+    if reply.refusal:
+        raise ReplyError(f"the model would not reply: {reply.refusal}")
+    if reply.cut_off:
+        raise ReplyError(CUT_OFF)
+    return _THOUGHTS.sub("", reply.text).strip()
 
 
 class _SaidTwiceError(Exception):
@@ -98,9 +101,7 @@ def _is_sentence(text: object) -> bool:
 
 def _sentence(reply: RawReply) -> Reply:
     """A reply that is the sentence itself, of a model that was trained to say nothing else; the verdict is its own."""
-    if reply.cut_off:
-        raise ReplyError(CUT_OFF)
-    caption = _line(_answer_in(reply.text))
+    caption = _line(_answer_in(reply))
     if not caption or len(caption) > LONGEST_CAPTION:
         raise ReplyError(f"the model's reply is no sentence: {shown(reply.text)}")
     return Reply(changed=not says_no_change(caption), caption=caption)
