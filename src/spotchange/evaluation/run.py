@@ -18,7 +18,7 @@ from spotchange.evaluation.judging.scores import Judged, judge_outputs
 from spotchange.evaluation.predictions import SystemOutputs, constant_outputs, outputs_of
 from spotchange.evaluation.published import PublishedRow, published_rows
 from spotchange.evaluation.retrieval import can_retrieve, retrieval
-from spotchange.evaluation.scorecard import SystemEvaluation, groups_of, judge_system
+from spotchange.evaluation.scorecard import SystemEvaluation, groups_of, score_system
 from spotchange.metrics import ConstantCaption, PairedComparison, Scorer, best_constant, paired_comparison
 from spotchange.storage import as_place
 
@@ -127,7 +127,7 @@ def evaluate(
         judged = judge_outputs(judge, rows, answered.outputs, scenes) if judge is not None else None
         notes += _missing(answered, rows) + (_judge_notes(judged, rows, answered.name) if judged else [])
         signed = None if judge is None else judge.signature
-        systems.append(_judge(rows, answered, scorer, scenes, data_set, options, ranked, judged, signed))
+        systems.append(_scored(rows, answered, scorer, scenes, data_set, options, ranked, judged, signed))
     for each in systems:
         notes += [f"{each.name}: {warning}" for warning in each.warnings]
     return Evaluation(
@@ -135,7 +135,7 @@ def evaluate(
         split="all rows" if options.split == WHOLE else options.split,
         rows=rows,
         systems=systems,
-        constant=_judge(rows, constant_outputs(constant, rows), scorer, scenes, data_set, options, None),
+        constant=_scored(rows, constant_outputs(constant, rows), scorer, scenes, data_set, options, None),
         constant_caption=constant,
         comparison=_compare(systems, options.seed),
         published=beside,
@@ -203,7 +203,7 @@ def _retrieve(
     return retrieval(answered.captioner, rows, batch_size=options.batch_size)
 
 
-def _judge(
+def _scored(
     rows: Sequence[Row],
     answered: SystemOutputs,
     scorer: Scorer,
@@ -226,7 +226,7 @@ def _judge(
         "judge": judge,
         "differences": None if judged is None else "+".join(judged.sources).replace(" ", "-"),
     }
-    return judge_system(
+    return score_system(
         rows,
         answered,
         scorer,
