@@ -1,4 +1,4 @@
-"""What the page's tabs share: asking the line of pairs, and telling the answer as HTML."""
+"""What the page's tabs share: asking the queue of pairs, and showing the answer as HTML."""
 
 from __future__ import annotations
 
