@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from spotchange.cli.cluster import Address, Engine, GpusPerWorker, cluster_of, kept_rows, rate
-from spotchange.cli.decoding import Decode
+from spotchange.cli.decoding import Decode, Meteor
 from spotchange.cli.model_options import (
     MODEL_HELP,
     Differences,
@@ -78,7 +78,7 @@ def evaluate(
     decode: Annotated[Decode, typer.Option(help="greedy, as the papers decode, or beam.")] = Decode.BEAM,
     beam: Annotated[int, typer.Option(min=1, max=32, help="Sentences kept while searching.")] = 3,
     max_words: Annotated[int, typer.Option(min=1, max=512, help="Longest caption, in tokens.")] = 32,
-    meteor: Annotated[bool, typer.Option("--meteor/--no-meteor", help="METEOR takes the longest by far.")] = True,
+    meteor: Meteor = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of intervals and tests.")] = 0,
     engine: Engine = "local",
     address: Address = None,
