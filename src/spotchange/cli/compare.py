@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from spotchange.cli.cluster import Address, Engine, cluster_of, kept_rows, rate
-from spotchange.cli.model_options import Differences, Hints, MaxNewTokens, ModelOptions, parse_options, print_usage
+from spotchange.cli.model_options import (
+    Differences,
+    Hints,
+    MaxNewTokens,
+    ModelOptions,
+    Runtime,
+    parse_options,
+    print_usage,
+)
 from spotchange.cli.output import HTML, check_result_file, notes, print_json, print_line, progress
 from spotchange.cli.rectangles import Ignored, parse_box
 from spotchange.errors import InputError
@@ -90,6 +98,7 @@ def compare(
     max_new_tokens: MaxNewTokens = None,
     model_option: ModelOptions = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N, for --model.")] = "auto",
+    runtime: Runtime = "auto",
     workers: Annotated[int | None, typer.Option(min=1, help="Processes; default: one per core.")] = None,
     engine: Engine = "local",
     address: Address = None,
@@ -136,7 +145,7 @@ def compare(
     plan = plan_folders(before, after, include=include or ())
     if update_baseline and not allow_delete:
         check_deletions(plan, only or ())
-    captioner = _load(model, device, model_options) if model is not None and plan.differing else None
+    captioner = _load(model, device, runtime, model_options) if model is not None and plan.differing else None
     with kept_rows(cluster, out, report, junit, markdown) as kept:
         worded_by = _fingerprint(model, model_options, captioner) if kept and captioner else ""
         compare_all = partial(_compare, plan, settings, given, _outputs(diff_dir, report), captioner, workers)
@@ -208,10 +217,10 @@ def _outputs(diff_dir: Path | None, report: Path | None) -> Outputs:
     )
 
 
-def _load(model: str, device: str, options: dict[str, str]) -> Captioner:
+def _load(model: str, device: str, runtime: str, options: dict[str, str]) -> Captioner:
     from spotchange.answering import load
 
-    return load(model, device=device, model_options=options)
+    return load(model, device=device, runtime=runtime, model_options=options)
 
 
 def _fingerprint(model: str | None, options: dict[str, str], captioner: Captioner) -> str:
