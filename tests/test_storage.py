@@ -193,6 +193,7 @@ def test_folders_are_fetched_once_and_again_when_they_change(
     write_bytes(as_place("s3://pictures/model/deep/words.txt"), b"red")
     first = fetched_folder("s3://pictures/model")
     assert (first / "deep" / "words.txt").read_text() == "red"
+    assert first.name == "model"  # as results call it
     assert fetched_folder("s3://pictures/model") == first
     write_bytes(as_place("s3://pictures/model/config.json"), b'{"a": 1}')
     assert (fetched_folder("s3://pictures/model") / "config.json").read_text() == '{"a": 1}'

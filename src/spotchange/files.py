@@ -174,8 +174,8 @@ def fetched_folder(address: str) -> Path:
         listed = source.listing()
         if not listed:
             raise InputError(f"{address} holds no files")
-        name = hashlib.sha256(json.dumps([address, listed]).encode()).hexdigest()[:32]
-        target = kept / name
+        mark = hashlib.sha256(json.dumps([address, listed]).encode()).hexdigest()[:32]
+        target = kept / mark / source.name  # results call a model by the name of its folder
         if not target.is_dir():
             with new_folder(target) as fresh:
                 source.download(fresh)
