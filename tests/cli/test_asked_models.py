@@ -144,6 +144,19 @@ def test_compare_stands_by_a_change_that_the_model_denies(serve: Any, folders: t
     assert any("the model saw no change here" in each for each in told["warnings"])
 
 
+def test_compare_keeps_its_words_where_sentence_and_score_of_the_model_disagree(
+    serve: Any, folders: tuple[Path, Path]
+) -> None:
+    denial = completion(json.dumps({"changed": False, "caption": "nothing changed"}))
+    sure = {"content": [{"token": "yes", "top_logprobs": [{"token": "yes", "logprob": -0.01}]}]}
+    server = serve(lambda body, tries: completion("yes", logprobs=sure) if "logprobs" in body else denial)
+    done = run("compare", *folders, "--model", server.model, "--model-option", "score=true", "--json")
+    told = json.loads(done.stdout)["files"][0]
+    assert told["changed"]
+    assert "nothing changed" not in told["caption"]
+    assert any("disagree" in each for each in told["warnings"])
+
+
 def test_compare_asks_for_every_difference_and_shows_them(
     serve: Any, folders: tuple[Path, Path], tmp_path: Path
 ) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from spotchange.answering import Answer, CaptionOptions
 from spotchange.errors import SpotchangeError
+from spotchange.language import says_no_change
 from spotchange.regression.one_pair import ComparedFile
 
 if TYPE_CHECKING:
@@ -37,7 +38,8 @@ def _worded(compared: ComparedFile, answer: Answer | SpotchangeError) -> Compare
         warning = f"the model did not word this: {answer.message}"
         return replace(compared, result=replace(compared.result, warnings=(*compared.result.warnings, warning)))
     worded = answer.result
-    if worded.source == "vlm" and not worded.changed:  # it was asked and sees nothing: its warning says so
+    if worded.source == "vlm" and (not worded.changed or says_no_change(worded.caption)):
+        # It was asked and sees nothing, whatever its score: its warning says so.
         return replace(
             compared, result=replace(compared.result, warnings=(*compared.result.warnings, *worded.warnings))
         )

@@ -211,6 +211,9 @@ def test_every_difference_is_asked_for(serve: Any) -> None:
     (answer,) = ask(server, differences="many")
     assert list(answer.result.differences) == many["differences"]
     assert answer.result.to_dict()["differences"] == many["differences"]
+    many["differences"] *= 51  # a model that does not stop has not answered
+    (refused,) = ask(server, differences="many")
+    assert "no list of sentences" in refused.message
 
 
 def test_a_servers_client_loads_no_torch(serve: Any) -> None:

@@ -182,7 +182,6 @@ def message(role: str, text: str, *, images: int = 0) -> dict[str, Any]:
 
 def templated(processor: Any, messages: Sequence[Mapping[str, Any]], *, add_generation_prompt: bool = False) -> str:
     """By the checkpoint's own template; where it knows no turn of the system, that text begins the user's first."""
-    from jinja2 import TemplateError
 
     def written(turns: Sequence[Mapping[str, Any]]) -> str:
         options = {"add_generation_prompt": add_generation_prompt, "tokenize": False}
@@ -191,7 +190,7 @@ def templated(processor: Any, messages: Sequence[Mapping[str, Any]], *, add_gene
     for form in (messages, _without_system(messages)):
         try:
             return written(form)
-        except TemplateError as error:
+        except Exception as error:  # a template is a program of the checkpoint's author
             refusal = error
     reason = " ".join(str(refusal).split())[:200]
     raise ModelError(f"the checkpoint's chat template refuses this conversation: {reason}") from refusal
@@ -215,7 +214,7 @@ def without_second_start(processor: Any, text: str) -> dict[str, bool]:
 def has_template(processor: Any) -> bool:
     """Whether the checkpoint knows conversations."""
     tokenizer = getattr(processor, "tokenizer", None)
-    return any(getattr(each, "chat_template", None) is not None for each in (processor, tokenizer))
+    return any(getattr(each, "chat_template", None) for each in (processor, tokenizer))
 
 
 def shown(prompt: Prompt, before: Image.Image, after: Image.Image) -> list[Image.Image]:
