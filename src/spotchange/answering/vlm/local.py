@@ -11,8 +11,8 @@ from typing import Any
 from spotchange.answering.vlm.asking import Arrived, Question, RawReply
 from spotchange.answering.vlm.settings import VlmSettings
 from spotchange.errors import ModelError, ReplyError, SpotchangeError
-from spotchange.models.vlm.chat import has_template, message, templated, without_second_start
 from spotchange.models.vlm.checkpoint import Checkpoint, load_checkpoint
+from spotchange.models.vlm.templates import has_template, message, templated, without_second_start
 from spotchange.models.weights.description import called, resolved
 
 
