@@ -171,6 +171,7 @@ def test_replies_of_one_name_under_two_paths_of_a_host_are_not_mixed(serve: Any,
         ("openai:http://127.0.0.1/v1#m", {"proxy": "proxy.example"}, "'proxy.example' is no address"),
         ("openai:http://127.0.0.1/v1#m", {"proxy": "user:secret@proxy"}, "is no address"),
         ("openai:http://127.0.0.1/v1#m", {"proxy": "http://[::1"}, "is no address"),
+        ("openai:http://127.0.0.1/v1#m", {"calibration": "/dev/zero"}, "cannot read the calibration"),
         ("vlm:", {}, "names no model"),
         ("vlm:~/nothing/there", {}, "no model folder at ~/nothing/there"),
         ("vlm:someone/model@v1", {"revision": "v2"}, "names two revisions"),
@@ -237,6 +238,11 @@ def test_options_may_be_values(serve: Any) -> None:
     server = serve(lambda body, tries: completion(GOOD))
     load(server.model, model_options={"no_cache": True, "retries": 0, "hints": True}).caption(*pairs_of_arrays())
     assert "A pixel comparison reports" in server.bodies[0]["messages"][-1]["content"][-1]["text"]
+
+
+def test_options_of_the_other_kind_of_model_are_not_dropped_in_silence(caplog: pytest.LogCaptureFixture) -> None:
+    load("openai:http://127.0.0.1/v1#m", model_options={"no_cache": True, "revision": "v1", "dtype": "float16"})
+    assert "openai: models make no use of dtype, revision" in caplog.text
 
 
 def test_how_images_travel_stands_in_the_signature(serve: Any) -> None:
