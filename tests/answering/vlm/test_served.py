@@ -6,6 +6,7 @@ import asyncio
 import base64
 import io
 import json
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -112,6 +113,17 @@ def test_an_unusable_reply_is_not_cached(serve: Any, tmp_path: Path) -> None:
     answerer = build_vlm(server.model, {"cache": str(tmp_path / "replies.sqlite")}, device="cpu")
     assert isinstance(answerer.answer(pairs(1), CaptionOptions())[0], ReplyError)
     assert isinstance(answerer.answer(pairs(1), CaptionOptions())[0], Answer)
+
+
+@pytest.mark.parametrize("row", ["{", "{}", "[1]", '{"text": 3}', '{"text": "x", "prompt_tokens": null}', b"\xff", 3])
+def test_a_damaged_entry_is_asked_for_again(serve: Any, tmp_path: Path, row: Any) -> None:
+    server = serve(lambda body, tries: completion(GOOD))
+    answerer = build_vlm(server.model, {"cache": str(tmp_path / "replies.sqlite")}, device="cpu")
+    answerer.answer(pairs(1), CaptionOptions())
+    with sqlite3.connect(tmp_path / "replies.sqlite") as database:
+        database.execute("UPDATE replies SET reply = ?", (row,))
+    assert isinstance(answerer.answer(pairs(1), CaptionOptions())[0], Answer)
+    assert len(server.bodies) == 2
 
 
 def test_a_change_score_from_probabilities(serve: Any) -> None:

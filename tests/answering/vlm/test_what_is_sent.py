@@ -128,7 +128,7 @@ def test_the_key_is_sent_and_never_shown(
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     caplog.set_level(logging.DEBUG)
-    server = serve(lambda body, tries: (401, f"bad key {KEY}", {}) if tries == 1 else completion(GOOD))
+    server = serve(lambda body, tries: (401, f"bad key {KEY}", {"x-key": KEY}) if tries == 1 else completion(GOOD))
     cache = tmp_path / "replies.sqlite"
     answerer = build_vlm(server.model, {"cache": str(cache)}, device="cpu")
     (refused,) = answerer.answer(pairs(1), CaptionOptions())

@@ -47,6 +47,8 @@ class ServedModel:
         self._schemas, self._temperature, self._limit = True, True, "max_tokens"
         through = f" through the proxy {self._proxy.url.host}" if self._proxy else ""
         log.warning("images and questions are sent to %s%s, and only there", self.host, through)
+        if self._key:  # servers quote keys, and it would log all headers of their answers
+            logging.getLogger("httpcore").setLevel(logging.INFO)
         if self._key and self._address.open_to_readers:
             log.warning("the key travels to %s without encryption: the address begins with http:", self.host)
 
