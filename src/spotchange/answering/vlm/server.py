@@ -24,6 +24,7 @@ from spotchange.errors import ReplyError, SpotchangeError
 log = logging.getLogger(__name__)
 AGAIN = {408, 409, 425, 429}  # and every 5xx
 REFUSED = {400, 422}  # a field that the server does not know, among other things
+ELSEWHERE = "it leads elsewhere, which is not followed (is the address right, and https: where it must be?)"
 
 
 class ServedModel:
@@ -87,7 +88,8 @@ class ServedModel:
                 if answered.status == 200:
                     self._learn(body, question)
                     return self._read(answered, question)
-                problem = f"{self.host} answered {answered.status}: {self._shown(answered.text)}"
+                told = ELSEWHERE if 300 <= answered.status < 400 else self._shown(answered.text)
+                problem = f"{self.host} answered {answered.status}: {told}"
                 if answered.status in REFUSED and _gave_way(body, answered.text):
                     wait = 0.0
                     continue  # the same question without what was refused is no further try
