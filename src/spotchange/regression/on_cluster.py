@@ -68,8 +68,7 @@ def compare_on_cluster(
         if captioner is None or not given:
             return lines
         found = [ComparedFile.from_line(line) for line in lines]
-        folders = ((job.before, job.after) for job in given)
-        return [each.to_line() for each in in_words(zip(found, folders, strict=True), captioner)]
+        return [each.to_line() for each in in_words(zip(found, given, strict=True), captioner)]
 
     # Pieces of whole batches: the same pairs are shown to the model together as on one machine.
     work = CompareWork(worded_by=worded_by, batch_size=TOGETHER if captioner is None else WORDED_TOGETHER)

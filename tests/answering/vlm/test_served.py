@@ -49,6 +49,27 @@ def test_identical_pixels_are_never_asked_about(serve: Any) -> None:
     assert server.bodies == []
 
 
+def test_what_is_ignored_is_not_shown(serve: Any) -> None:
+    server = serve(lambda body, tries: completion(GOOD))
+    before, after = Image.new("RGB", (40, 30), "red"), Image.new("RGB", (40, 30), "red")
+    after.paste("blue", (0, 0, 10, 10))
+    answerer = build_vlm(server.model, {"no_cache": "true"}, device="cpu")
+    options = CaptionOptions(ignore=[(0, 0, 10, 10)])
+    (answer,) = answerer.answer([ImagePair.of(before, after)], options)
+    assert isinstance(answer, Answer)
+    assert not answer.result.changed
+    assert server.bodies == []  # nothing else differs
+    after.paste("green", (30, 20, 40, 30))
+    (answer,) = answerer.answer([ImagePair.of(before, after)], options)
+    assert isinstance(answer, Answer)
+    assert answer.result.changed
+    parts = server.bodies[0]["messages"][-1]["content"]
+    sent = [Image.open(io.BytesIO(base64.b64decode(part["image_url"]["url"].partition(",")[2]))) for part in parts[:2]]
+    assert [image.getpixel((5, 5)) for image in sent] == [(255, 0, 0)] * 2
+    assert sent[1].getpixel((35, 25)) != (255, 0, 0)
+    assert answer.after.getpixel((5, 5)) == (0, 0, 255)  # people see what was given
+
+
 def test_requests_are_started_evenly_over_batches(serve: Any) -> None:
     server = serve(lambda body, tries: completion(GOOD))
     answerer = build_vlm(server.model, {"no_cache": "true", "requests_per_minute": "600"}, device="cpu")
