@@ -92,6 +92,23 @@ def test_parts_of_a_larger_packing_do_not_stay(driver: ModuleType, monkeypatch: 
     assert [part.name for part in Path("out").glob("kept.tar.gz.*")] == ["kept.tar.gz.0"]
 
 
+def test_a_packing_that_fails_does_not_end_the_session(driver: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder may vanish while its files are looked for; the last packing has everything."""
+    monkeypatch.setattr(driver, "PACK_EVERY", 0.0)
+    packed, calls = driver.Session.pack, []
+
+    def vanishing(session: object) -> None:
+        calls.append(session)
+        if len(calls) == 1:
+            raise FileNotFoundError("kept/a")
+        packed(session)
+
+    monkeypatch.setattr(driver.Session, "pack", vanishing)
+    table = run(driver, [[{"name": "one", "run": "python -c 'import time; time.sleep(1)'"}]], total=2.0)
+    assert table["jobs"][0]["code"] == 0
+    assert Path("out/kept.tar.gz.0").exists()
+
+
 def test_what_comes_back_stays_below_the_limits(driver: ModuleType) -> None:
     assert driver.PART < 16 * 2**20
     assert driver.PARTS * driver.PART < 63 * 2**20  # of 64, a MiB for the table and what was printed

@@ -41,9 +41,11 @@ class Stumbling:
         self.refuse = ""
         self.slow = 0.0
         self.failures = 0
+        self.asked: list[tuple[str, str]] = []
 
     def __call__(self, environ: dict[str, Any], start: Callable[..., Any]) -> Any:
         path, method = environ["PATH_INFO"], environ["REQUEST_METHOD"]
+        self.asked.append((method, path.rpartition("/")[2]))
         if self.refuse and self.refuse in path:
             start("403 Forbidden", [("Content-Type", "application/xml")])
             return [b"<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"]
@@ -138,6 +140,7 @@ def test_addresses_join_like_paths() -> None:
 
 def test_captions_from_a_bucket_that_stumbles_are_those_from_disk(bucket: Stumbling, pairs: Path) -> None:
     upload(pairs, "s3://pictures/set")
+    bucket.asked.clear()
     bucket.slow = 0.02
     bucket.fail += ["0_before.png", "3_after.png", "3_after.png", "metadata.jsonl", "out.jsonl"]
     plain = run(
@@ -156,6 +159,10 @@ def test_captions_from_a_bucket_that_stumbles_are_those_from_disk(bucket: Stumbl
     written = as_place("s3://pictures/out.jsonl").read_bytes().decode()
     assert lines_of(written) == lines_of((pairs / "out.jsonl").read_text())
     assert bucket.failures == 5
+    images = [f"{number}_{side}.png" for number in range(6) for side in ("before", "after")]
+    asked = [each for each in bucket.asked if each[1] in images]
+    # A request an image, but for those that failed.
+    assert sorted(asked) == sorted(("GET", name) for name in [*images, "0_before.png", "3_after.png", "3_after.png"])
     assert not as_place("s3://pictures/out.jsonl.shards").exists()
 
 

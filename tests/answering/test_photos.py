@@ -166,11 +166,32 @@ def viewed(score: float, kind: str, *, certainty: float = 0.9, heat: np.ndarray 
 
 
 def test_a_change_that_only_the_model_sees_is_told_where_it_points(photo):
-    again = shot_again(photo, np.random.default_rng(4))
-    assert not answer(viewed(0.02, "move"), photo, again).result.changed
-    seen = answer(viewed(0.97, "move"), photo, again).result
-    assert (seen.changed, seen.change_type, seen.change_score) == (True, "move", 0.97)
+    lighter = np.asarray(photo).copy()
+    lighter[100:140, 180:220] = (lighter[100:140, 180:220].astype(int) + 14).clip(0, 255)  # too faint for the pixels
+    again = shot_again(Image.fromarray(lighter), np.random.default_rng(4))
+    there = np.zeros((2, 18, 18), np.float32)
+    there[:, 6:9, 8:11] = 1
+    assert not answer(viewed(0.02, "color", heat=there), photo, again).result.changed
+    seen = answer(viewed(0.97, "color", heat=there), photo, again).result
+    assert (seen.changed, seen.change_type, seen.change_score) == (True, "color", 0.97)
     assert seen.regions
+
+
+def test_a_model_that_points_where_pixels_show_nothing_is_a_warning(photo):
+    again = shot_again(photo, np.random.default_rng(4))
+    nothing = np.zeros((2, 18, 18), np.float32)
+    nothing[:, 3:5, 3:5] = 1
+    result = answer(viewed(0.97, "color", heat=nothing), photo, again).result
+    assert (result.changed, result.change_type, result.regions) == (False, "none", ())
+    assert result.change_score < 0.5
+    assert any("camera and encoder explain" in warning for warning in result.warnings)
+
+
+def test_the_score_of_a_change_of_the_whole_agrees_with_the_verdict(photo):
+    mirrored = photo.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+    result = answer(viewed(0.15, "add"), photo, mirrored).result
+    assert result.change_type == "mirror"
+    assert result.change_score >= 0.5
 
 
 def test_what_the_model_says_of_the_whole_is_not_believed_where_the_images_do_not_show_it(photo):

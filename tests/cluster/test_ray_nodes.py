@@ -134,6 +134,18 @@ def test_an_interrupt_waits_until_ray_has_started() -> None:
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+def test_a_place_where_ray_cannot_start_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    from spotchange.cluster.connection import connected
+
+    def too_long(**_: object) -> None:
+        raise OSError("AF_UNIX path length cannot exceed 107 bytes")  # where RAY_TMPDIR lies deep
+
+    monkeypatch.setattr("ray.is_initialized", lambda: False)
+    monkeypatch.setattr("ray.init", too_long)
+    with pytest.raises(InputError, match="cannot use Ray on this machine: AF_UNIX path"), connected(ClusterOptions()):
+        raise AssertionError
+
+
 def test_a_package_that_the_cluster_lacks_is_one_line() -> None:
     from spotchange.cluster.ray_engine import _portable
 

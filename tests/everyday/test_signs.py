@@ -14,8 +14,13 @@ def photo() -> np.ndarray:
     return np.kron(coarse, np.ones((32, 32, 1))).clip(0, 255).astype(np.uint8)
 
 
+def nothing_found(after: np.ndarray, **values) -> PhotoVerdict:
+    shape = after.shape[:2]
+    return PhotoVerdict(np.zeros(shape, bool), [], (), after, np.zeros(shape, np.float32), **values)
+
+
 def whole(before: np.ndarray, after: np.ndarray, **values) -> str | None:
-    verdict = PhotoVerdict(np.zeros(before.shape[:2], bool), [], (), after, **values)
+    verdict = nothing_found(after, **values)
     return whole_change(whole_signs(before, after, verdict), verdict)
 
 
@@ -44,7 +49,7 @@ def test_what_the_model_says_of_the_whole_must_show():
     before = photo()
 
     def signs(after: np.ndarray) -> dict[str, float]:
-        return whole_signs(before, after, PhotoVerdict(np.zeros(before.shape[:2], bool), [], (), after))
+        return whole_signs(before, after, nothing_found(after))
 
     mirrored, darker = np.ascontiguousarray(before[:, ::-1]), (before * 0.7).astype(np.uint8)
     grey = np.repeat(before.mean(axis=2, keepdims=True), 3, axis=2).astype(np.uint8)

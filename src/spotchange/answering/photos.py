@@ -38,7 +38,9 @@ from spotchange.results import Box, CaptionResult, Region
 SOURCE = "recognition"
 NAME = "everyday"
 _DENIED = "pixels differ beyond noise in places; the model takes that for light or blur"
+_UNSHOWN = "the model sees a change where pixels differ no more than camera and encoder explain"
 _DOUBT = 0.1  # score below which the model contradicts the comparison: where pixels differ by light or noise alone
+_FAINT = 0.8  # of what camera and encoder explain: less of a difference is none, whatever the model says
 
 
 class PhotoAnswerer:
@@ -80,14 +82,15 @@ class PhotoAnswerer:
         view = seen.result()
         whole = _whole(pair, verdict, view)
         same_shot = equal_pixels(pair) >= SAME_SHOT
+        sees_thing = view.changed and view.kind in OBJECT_KINDS
         if whole is not None:
-            result = _result(stated(whole), whole, (), view.score)
+            result = _result(stated(whole), whole, (), max(view.score, 1 - _DOUBT))
         elif verdict.changed and (view.score >= _DOUBT or same_shot or not verdict.aligned):
             changes = self._changes(pair, verdict.after, verdict.mask, verdict.findings, view)
             kind = changes[0].kind if changes else None
             regions = _regions(changes, verdict.findings, pair.before.size)
             result = _result(told(changes, pair.before.size), kind, regions, max(view.score, 1 - _DOUBT))
-        elif view.changed and view.kind in OBJECT_KINDS and not same_shot:
+        elif sees_thing and not same_shot and shown_faintly(verdict, view):
             findings = [_hottest(view, pair)]
             changes = self._changes(pair, verdict.after, np.ones_like(verdict.mask), findings, view)
             regions = _regions(changes, findings, pair.before.size)
@@ -100,10 +103,11 @@ class PhotoAnswerer:
             # How it was photographed is no change of what is seen, but worth a word.
             how = [each.sentence for each in verdict.findings if each.kind not in LOCAL]
             result = _result("; ".join([FRAMES["none"][0], *how]), "none", (), min(view.score, _DOUBT))
+        doubts = () if result.changed else ((_DENIED, verdict.changed), (_UNSHOWN, sees_thing))
         pixels = int(np.count_nonzero(verdict.mask))
         result = replace(
             result,
-            warnings=(*verdict.notes, *([] if result.changed or not verdict.changed else [_DENIED])),
+            warnings=(*verdict.notes, *(said for said, applies in doubts if applies)),
             seconds=round(time.perf_counter() - started, 4),
             preset="photos",
             findings=tuple(verdict.findings),
@@ -129,6 +133,17 @@ def _whole(pair: ImagePair, verdict: PhotoVerdict, view: PhotoView) -> str | Non
         return None
     sure = view.kind in OF_LIGHT and view.kinds[view.kind] >= SURE
     return view.kind if sure or borne_out(view.kind, signs) else None
+
+
+def shown_faintly(verdict: PhotoVerdict, view: PhotoView) -> bool:
+    """Whether pixels differ where the model points, though not by enough for the comparison.
+
+    Coarse JPEG and a lens out of focus look like a change to the model now and then, but no place stands out then.
+    """
+    size = verdict.difference.shape[::-1]
+    heat = cv2.resize(view.heat.max(axis=0).astype(np.float32), size, interpolation=cv2.INTER_LINEAR)
+    there = verdict.difference[heat >= 0.5 * heat.max()]
+    return float(np.quantile(there, 0.95)) >= _FAINT
 
 
 def _hottest(view: PhotoView, pair: ImagePair) -> Finding:

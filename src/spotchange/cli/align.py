@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from spotchange.cli.device import Device
 from spotchange.cli.output import check_result_image, print_json, print_line
 
 
@@ -15,7 +16,7 @@ def align(
     after: Annotated[Path, typer.Argument(help="The image after.")],
     model: Annotated[str, typer.Option(help="A model folder of idc-pcl.")],
     out: Annotated[Path, typer.Option(help="PNG to write.")],
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    device: Device = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON.")] = False,
 ) -> None:
     """Draw, for each word of the caption, the attention of the cross-modal transformer over both images."""

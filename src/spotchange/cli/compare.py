@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from spotchange.cli.caption import parse_box
 from spotchange.cli.cluster import Address, Engine, cluster_of, kept_rows, rate
 from spotchange.cli.model_options import Differences, Hints, MaxNewTokens, ModelOptions, parse_options, print_usage
 from spotchange.cli.output import HTML, check_result_file, notes, print_json, print_line, progress
+from spotchange.cli.rectangles import Ignored, parse_box
 from spotchange.errors import InputError
 from spotchange.files import json_text, write_text
 from spotchange.storage import as_place, check_writable
@@ -44,7 +44,7 @@ def compare(
     max_diff_ratio: Annotated[
         float | None, typer.Option(min=0, max=1, help="Share of differing pixels that is accepted.")
     ] = None,
-    ignore: Annotated[list[str] | None, typer.Option(help="Leave out the rectangle x,y,w,h; may be repeated.")] = None,
+    ignore: Ignored = None,
     scale: Annotated[bool, typer.Option("--scale", help="Scale after to before's size first.")] = False,
     include: Annotated[list[str] | None, typer.Option(help="Only names that match this glob; may be repeated.")] = None,
     config: Annotated[Path | None, typer.Option(help="Settings and rules; default: spotchange.yaml, if there.")] = None,
@@ -108,13 +108,16 @@ def compare(
         return
     if after is None:
         raise InputError("two folders are needed", hint="spotchange compare shots/main shots/branch")
-    cluster = cluster_of(engine, address, workers)
+    cluster = cluster_of(engine, address, workers if engine == "ray" else None)  # or processes of this machine
     if fail_on_change and update_baseline:
         raise InputError("--fail-on-change and --update-baseline contradict each other", hint="give one of them")
     if only and not update_baseline:
         raise InputError("--only chooses what --update-baseline accepts", hint="--include chooses what is compared")
     if as_json and json_lines:
         raise InputError("--json and --json-lines contradict each other", hint="give one of them")
+    model_options = parse_options(model_option, hints=hints, differences=differences, max_new_tokens=max_new_tokens)
+    if model_options and model is None:
+        raise InputError("--hints, --differences, --max-new-tokens and --model-option need --model")
     given = regression_settings.Tolerances(
         preset=preset,
         pixel_threshold=pixel_threshold,
@@ -133,7 +136,6 @@ def compare(
     plan = plan_folders(before, after, include=include or ())
     if update_baseline and not allow_delete:
         check_deletions(plan, only or ())
-    model_options = parse_options(model_option, hints=hints, differences=differences, max_new_tokens=max_new_tokens)
     captioner = _load(model, device, model_options) if model is not None and plan.differing else None
     with kept_rows(cluster, out, report, junit, markdown) as kept:
         worded_by = _fingerprint(model, model_options, captioner) if kept and captioner else ""

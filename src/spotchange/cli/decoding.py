@@ -1,8 +1,11 @@
-"""How words are chosen, as commands offer it."""
+"""`--decode`, `--beam` and `--max-words`: how words are chosen."""
 
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Annotated
+
+import typer
 
 
 class Decode(StrEnum):
@@ -10,3 +13,8 @@ class Decode(StrEnum):
 
     GREEDY = "greedy"
     BEAM = "beam"
+
+
+Decoding = Annotated[Decode, typer.Option("--decode", help="greedy, as the papers decode, or beam.")]
+Beam = Annotated[int, typer.Option("--beam", min=1, max=32, help="Sentences kept while searching.")]
+MaxWords = Annotated[int, typer.Option("--max-words", min=1, max=512, help="Longest caption, in tokens.")]

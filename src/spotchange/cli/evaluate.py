@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from spotchange.cli.cluster import Address, Engine, GpusPerWorker, cluster_of, kept_rows, rate
-from spotchange.cli.decoding import Decode
+from spotchange.cli.cluster import Address, Engine, GpusPerWorker, Workers, cluster_of, kept_rows, rate
+from spotchange.cli.decoding import Beam, Decode, Decoding, MaxWords
+from spotchange.cli.device import Device
 from spotchange.cli.model_options import (
     MODEL_HELP,
     Differences,
@@ -72,17 +73,17 @@ def evaluate(
     differences: Differences = None,
     max_new_tokens: MaxNewTokens = None,
     model_option: ModelOptions = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    device: Device = "auto",
     runtime: Runtime = "auto",
     batch_size: Annotated[int, typer.Option(min=1, help="Pairs computed together.")] = 16,
-    decode: Annotated[Decode, typer.Option(help="greedy, as the papers decode, or beam.")] = Decode.BEAM,
-    beam: Annotated[int, typer.Option(min=1, max=32, help="Sentences kept while searching.")] = 3,
-    max_words: Annotated[int, typer.Option(min=1, max=512, help="Longest caption, in tokens.")] = 32,
+    decode: Decoding = Decode.BEAM,
+    beam: Beam = 3,
+    max_words: MaxWords = 32,
     meteor: Annotated[bool, typer.Option("--meteor/--no-meteor", help="METEOR takes the longest by far.")] = True,
     seed: Annotated[int, typer.Option(min=0, help="Seed of intervals and tests.")] = 0,
     engine: Engine = "local",
     address: Address = None,
-    workers: Annotated[int | None, typer.Option(min=1, help="With --engine ray: how many; default: all cores.")] = None,
+    workers: Workers = None,
     gpus_per_worker: GpusPerWorker = 0.0,
 ) -> None:
     """Caption a split and measure: standard metrics, verdicts, facts, pointing; in total and by change type.

@@ -9,6 +9,7 @@ import typer
 
 from spotchange.cli.align import align
 from spotchange.cli.calibrate import calibrate
+from spotchange.cli.device import Device
 from spotchange.cli.export import export
 from spotchange.cli.help import PlainGroup
 from spotchange.cli.output import check_result_image, notes, print_json, print_line, tables
@@ -189,7 +190,7 @@ def attention(
     out: Annotated[Path, typer.Option(help="PNG to write.")],
     model: Annotated[str, typer.Option(help="A model folder, or 'bundled'.")] = "bundled",
     reference: Annotated[list[str] | None, typer.Option(help="A true sentence to print too; may be repeated.")] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    device: Device = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON.")] = False,
 ) -> None:
     """Draw where the class tokens look, before and after the images meet."""

@@ -49,7 +49,7 @@ def _connect(options: ClusterOptions) -> bool:
                 log_to_driver=False,
                 logging_level=logging.CRITICAL,
             )
-    except (ConnectionError, RuntimeError, ValueError, TimeoutError, ray.exceptions.RayError) as error:
+    except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         raise _not_connected(options.address, error, "".join(told)) from error
     return True
 
@@ -105,4 +105,4 @@ def _not_connected(address: str | None, error: Exception, told: str = "") -> Inp
             f"the cluster at {address} has other versions than this machine: {text}",
             hint="the same Ray and the same Python on every machine",
         )
-    return InputError(f"cannot use Ray at {address or 'this machine'}: {text}")
+    return InputError(f"cannot use Ray {f'at {address}' if address else 'on this machine'}: {text}")

@@ -38,7 +38,7 @@ from spotchange.scenes.export import (
 from spotchange.scenes.sampler import World
 from spotchange.scenes.stream import world_seed
 from spotchange.scenes.views import draw_views
-from spotchange.storage import Outgoing, StorePath, outgoing_folder
+from spotchange.storage import Outgoing, StorePath, check_writable, outgoing_folder
 
 ROWS, SCENES, PLAN = "metadata.jsonl", "scenes.jsonl", "generator.yaml"
 _SCENES_AT_ONCE = {"cpu": 2, "cuda": 128}  # few, where they take long: progress shows, and little is lost
@@ -143,6 +143,7 @@ def generate_split(
         on_pairs: Told how many pairs were finished, as they are.
         run: Who draws the scenes, in the order of their numbers; by default this process.
     """
+    check_writable(out / plan.split, "--out")
     World(plan.scenes, seed=world_seed(plan.seed, plan.split), device=device).check_room()
     with one_writer(out / plan.split), outgoing_folder(out / plan.split, (PLAN, SCENES, ROWS)) as outgoing:
         folder = SplitFolder(outgoing, plan)

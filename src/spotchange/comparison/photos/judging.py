@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spotchange.comparison.photos.alignment import GOOD, align_photos
-from spotchange.comparison.photos.content import Content, differing_content
+from spotchange.comparison.photos.content import Content, Field, differing_content
 from spotchange.comparison.photos.light import match_light
 from spotchange.comparison.photos.things import findings_of, things_in
 from spotchange.comparison.result import Finding, Mask
@@ -31,6 +31,8 @@ class PhotoVerdict:
     notes: tuple[str, ...]
     after: Pixels
     """After in before's frame, in its own light."""
+    difference: Field
+    """At the working size: how much pixels differ, in parts of what camera and encoder may do."""
     zoom: float = 1.0
     """How much larger things are in after."""
     aligned: bool = True
@@ -70,7 +72,9 @@ def judge_photos(before: Pixels, after: Pixels, ignore: Sequence[Box]) -> PhotoV
     else:
         local = findings_of(things_in(content), content.scale, size)
     # What happened comes first; how it was seen comes after.
-    return PhotoVerdict(mask, [*local, *everywhere], notes, aligned.after, aligned.zoom, aligned.good)
+    return PhotoVerdict(
+        mask, [*local, *everywhere], notes, aligned.after, content.difference, aligned.zoom, aligned.good
+    )
 
 
 def _full_mask(content: Content, width: int, height: int) -> Mask:

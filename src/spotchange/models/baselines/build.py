@@ -95,6 +95,7 @@ def _system(settings: ModelSettings, channels: int) -> System:
         "grid": settings.vision.grid,
         "vocabulary": settings.vocabulary.size,
         "end": settings.vocabulary.end,
+        "pad": settings.vocabulary.pad,
         "as_published": wanted.as_published,
         "max_words": settings.text.context,
     }
