@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from spotchange.cli.decoding import Meteor
 from spotchange.cli.output import HTML, check_result_file, notes, print_json, show_tables, tables
 
 
@@ -20,7 +21,7 @@ def leaderboard(
     seeds: Annotated[
         int | None, typer.Option(min=1, help="The first N seeds of each system, for rows of equal numbers; all.")
     ] = None,
-    meteor: Annotated[bool, typer.Option("--meteor/--no-meteor", help="METEOR takes the longest by far.")] = True,
+    meteor: Meteor = None,
 ) -> None:
     """Score every system's captions of the same held-out pairs: metrics, facts, intervals, paired tests, order."""
     from spotchange.evaluation.leaderboard import read_leaderboard

@@ -47,7 +47,8 @@ class EvaluationOptions:
     max_words: int = 32
     """Longest caption in tokens: a part of the published protocols (22, 32, 64 or 76)."""
     seed: int = 0
-    meteor: bool = True
+    meteor: bool | None = None
+    """None: where its data is installed."""
 
 
 @dataclass(frozen=True, kw_only=True)
