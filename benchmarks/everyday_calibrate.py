@@ -47,7 +47,8 @@ def main() -> None:
     print(json.dumps(values))
     print("fitted:", level)
     print("known nouns, other half:", naming_at(*noun_chances(judge, noun_temperature), tree, level.level))
-    print("held-out nouns:", naming_at(*noun_chances(parts["held"], noun_temperature), tree, level.level))
+    if parts["held"]:
+        print("held-out nouns:", naming_at(*noun_chances(parts["held"], noun_temperature), tree, level.level))
     scores, truth = 1 - softmax(judge["kinds"], temperature)[:, 0], judge["kind"]
     changed = scores >= threshold
     hits, alarms = changed[truth > 0].mean(), changed[truth == 0].mean()

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from spotchange.errors import DataError
 from spotchange.everyday.kinds import KINDS
 from spotchange.everyday.language.naming import SHOWN, WINDOW, hot_window
 from spotchange.everyday.language.nouns import everyday_nouns
@@ -122,13 +123,18 @@ def main() -> None:
     loaded = load_model(options.model, device=options.device)
     kept: dict[str, np.ndarray] = {}
     for title, held_out_nouns in (("known nouns, held-out things and photos", False), ("held-out nouns", True)):
-        library = read_library(
-            options.library,
-            split="held-out",
-            device=options.device,
-            held_out_nouns=held_out_nouns,
-            most_objects=options.most_objects,
-        )
+        try:
+            library = read_library(
+                options.library,
+                split="held-out",
+                device=options.device,
+                held_out_nouns=held_out_nouns,
+                most_objects=options.most_objects,
+            )
+        except DataError:
+            if not held_out_nouns:
+                raise
+            continue  # things of one's own: no noun is kept from training
         stream = EverydayStream(
             library,
             pairs=options.batch,

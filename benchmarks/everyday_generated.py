@@ -2,11 +2,13 @@
 
 python benchmarks/everyday_generated.py make OUT --library LIBRARY --nouns known --pairs 420 --seed 23
 python benchmarks/everyday_generated.py judge DATASET [--model everyday] [--out FILE.jsonl] [--library LIBRARY]
+python benchmarks/everyday_generated.py failures DATASET FILE.jsonl FIGURE.jpg
 
 DATASET is a split that `make` or `spotchange generate --world everyday --split test` wrote; `make` draws from the
 library's held-out things of nouns that training knows, or (`--nouns held-out`, changes of things only) from those whose
 noun no training thing has; `--whole`: changes of the whole picture only. Names are judged where one thing with a noun
-changed: right if what is said is the thing's noun or what that is a kind of.
+changed: right if what is said is the thing's noun or what that is a kind of. `failures` draws pairs of which another
+kind or a false noun was said, one of each kind.
 """
 
 from __future__ import annotations
@@ -20,8 +22,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from PIL import Image
 
 from spotchange.answering import Answer, CaptionOptions, ImagePair, build_answerer
+from spotchange.drawing import figure
 from spotchange.everyday.kinds import OBJECT_KINDS, SHARES, WHOLE_KINDS
 from spotchange.everyday.language.naming import Name, phrase
 from spotchange.everyday.language.nouns import everyday_nouns
@@ -120,6 +124,21 @@ def judge(options: argparse.Namespace) -> None:
         options.out.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
 
 
+def failures(options: argparse.Namespace) -> None:
+    """Draws what was told wrongly."""
+    rows = {json.loads(line)["id"]: json.loads(line) for line in (options.dataset / "metadata.jsonl").open()}
+    lines = [json.loads(line) for line in options.lines.read_text(encoding="utf-8").splitlines()]
+    wrong = [line for line in lines if line["kind"] != line["truth"] or line["right"] is False]
+    chosen = list({line["truth"]: line for line in reversed(wrong)}.values())[:6]
+    columns, texts = [], []
+    for letter, line in zip("ABCDEF", chosen, strict=False):
+        names = ("before_file_name", "after_file_name")
+        images = [Image.open(options.dataset / rows[line["id"]][name]).resize((200, 200)) for name in names]
+        columns.append((letter, images))
+        texts.append(f"{letter}: {rows[line['id']]['captions'][0]}. Told: {line['caption']}")
+    figure(columns, texts).save(options.figure, quality=80)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     verbs = parser.add_subparsers(dest="verb", required=True)
@@ -135,8 +154,12 @@ def main() -> None:
     second.add_argument("--model", default="everyday")
     second.add_argument("--library", type=Path, help="whose held-out nouns count as such; the shipped one by default")
     second.add_argument("--out", type=Path)
+    third = verbs.add_parser("failures")
+    third.add_argument("dataset", type=Path)
+    third.add_argument("lines", type=Path)
+    third.add_argument("figure", type=Path)
     options = parser.parse_args()
-    {"make": make, "judge": judge}[options.verb](options)
+    {"make": make, "judge": judge, "failures": failures}[options.verb](options)
 
 
 if __name__ == "__main__":

@@ -156,8 +156,10 @@ class Session:
                 files |= dict.fromkeys(each for each in sorted(Path().glob(pattern)) if each.is_file())
         whole = LOGS / "kept.tar.gz"
         room, left_out = PARTS * PART - 2**20, []
+        # What calls a run finished comes last: of an archive that is cut off, half a run must not count.
+        ordered = sorted(files, key=lambda file: file.name == "summary.json")
         with tarfile.open(whole, "w:gz", compresslevel=1) as archive:
-            for file in files:
+            for file in ordered:
                 try:
                     facts, content = archive.gettarinfo(file), file.read_bytes()
                 except OSError:  # a folder that is just being replaced: the next packing has it

@@ -17,7 +17,9 @@ import argparse
 import io
 import sys
 import tarfile
+import zlib
 from collections import Counter
+from itertools import count, takewhile
 from pathlib import Path
 
 RUNS, ARCHIVES = Path("out/ablations"), Path("docs/ablations")
@@ -29,18 +31,25 @@ def archive_of(name: str) -> Path:
 
 
 def unpack(back: Path) -> list[Path]:
-    """Put what came back where it was on the machine."""
-    parts = sorted(back.glob("kept.tar.gz.*"))
+    """Put what came back where it was on the machine: everything, or what stands before a part that is missing."""
+    parts = list(takewhile(Path.exists, (back / f"kept.tar.gz.{number}" for number in count())))
     if not parts:
-        sys.exit(f"error: no kept.tar.gz.* in {back}")
+        sys.exit(f"error: no kept.tar.gz.0 in {back}")
     whole = io.BytesIO(b"".join(part.read_bytes() for part in parts))
-    with tarfile.open(fileobj=whole, mode="r:gz") as archive:
-        files = [member for member in archive.getmembers() if member.isfile()]
-        outside = [member.name for member in files if not member.name.startswith("out/")]
-        if outside:
-            sys.exit(f"error: {back} holds files that no session writes: {', '.join(outside[:3])}")
-        archive.extractall(filter="data", members=files)
-    return [Path(member.name) for member in files]
+    found: list[tuple[tarfile.TarInfo, bytes]] = []
+    try:
+        with tarfile.open(fileobj=whole, mode="r|gz") as archive:
+            found += ((member, archive.extractfile(member).read()) for member in archive if member.isfile())  # type: ignore[union-attr]
+    except (OSError, EOFError, tarfile.TarError, zlib.error) as error:
+        print(f"warning: {back} is not whole ({error}): only what stands before the gap is unpacked", file=sys.stderr)
+    outside = [member.name for member, _ in found if not member.name.startswith("out/") or ".." in member.name]
+    if outside:
+        sys.exit(f"error: {back} holds files that no session writes: {', '.join(outside[:3])}")
+    for member, content in found:
+        path = Path(member.name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    return [Path(member.name) for member, _ in found]
 
 
 def restore(name: str) -> int:

@@ -5,8 +5,8 @@
 #   runs/carry.sh back           after: everything where it was
 # `out` makes build/wheels312 (what is compiled) and build/wheels312/pure.zip (all else), for
 #   PYTHONPATH=build/wheels312:build/wheels312/pure.zip python3 ...
-# and build/spotchange-small, the shipped scene model for what starts from it. While files are out, git takes them for
-# unchanged: `git commit -a` does not delete them.
+# and build/spotchange-small and build/spotchange-everyday, the shipped models for what starts from them. While files
+# are out, git takes them for unchanged: `git commit -a` does not delete them.
 set -euo pipefail
 shopt -s nullglob
 cd "$(dirname "$0")/.."
@@ -40,8 +40,11 @@ size() {
 case ${1:-} in
     out)
         [ -e build/wheels312/pure.zip ] || make_wheels
-        mkdir -p build/spotchange-small
-        [ ! -e "$assets/spotchange-small/config.json" ] || cp "$assets"/spotchange-small/*.{json,onnx,safetensors} build/spotchange-small/
+        for model in spotchange-small spotchange-everyday; do
+            [ -e "$assets/$model/config.json" ] || continue # out already
+            mkdir -p "build/$model"
+            cp "$assets/$model"/*.{json,onnx,safetensors} "build/$model/"
+        done
         git ls-files "${weights[@]/#/$assets/}" "${@:2}" | while read -r file; do
             [ -e "$file" ] || continue # out already
             mkdir -p "$away/$(dirname "$file")"

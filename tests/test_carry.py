@@ -25,7 +25,9 @@ def carry(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_weights_leave_and_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     files = [Path("src/spotchange/assets") / name / "sub" / f"w.{end}" for name in SHIPPED for end in ("bin", "txt")]
-    files += [Path(f"src/spotchange/assets/spotchange-small/{name}") for name in ("config.json", "model.safetensors")]
+    models = ("spotchange-small", "spotchange-everyday")
+    weights = ("config.json", "model.safetensors")
+    files += [Path(f"src/spotchange/assets/{model}/{name}") for model in models for name in weights]
     files += [Path("weights/scene-clip/model.safetensors"), Path("README.md"), Path(".gitignore")]
     for number, file in enumerate(files):
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -44,7 +46,7 @@ def test_weights_leave_and_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert done.returncode == 0, done.stderr
     assert "3.0 MiB would travel" in done.stdout
     assert [file.name for file in files if file.exists()] == ["README.md", ".gitignore"]
-    assert Path("build/spotchange-small/model.safetensors").exists()
+    assert all(Path(f"build/{model}/{name}").exists() for model in models for name in weights)
     assert git("status", "--porcelain") == ""
     Path("README.md").write_text("results")
     git("add", "-A")

@@ -81,6 +81,14 @@ def test_what_does_not_fit_is_named_and_parts_are_small(driver: ModuleType, monk
         assert "kept/first.bin" in archive.getnames()
 
 
+def test_what_calls_a_run_finished_is_packed_last(driver: ModuleType) -> None:
+    for name in ("summary.json", "captions.jsonl"):
+        Path("kept", name).write_text("{}")
+    run(driver, [[{"name": "one", "run": "python -c pass", "keep": ["kept/summary.json", "kept/*"]}]], total=2.0)
+    with tarfile.open("out/kept.tar.gz.0") as archive:
+        assert archive.getnames()[-1] == "kept/summary.json"
+
+
 def test_parts_of_a_larger_packing_do_not_stay(driver: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver, "PART", 2**20)
     Path("kept/model.bin").write_bytes(random.Random(1).randbytes(5 * 2**19))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import io
+import random
 import tarfile
 from pathlib import Path
 from types import ModuleType
@@ -84,6 +85,16 @@ def test_what_was_run_here_is_packed_beside_what_was_there(
     (here / "summary.json").write_text("{}")
     program.pack_all(["board"])
     assert "board: 2 finished runs of 2 cells" in capsys.readouterr().out
+
+
+def test_what_stands_before_a_missing_part_is_kept(program: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = back(run("duda", "whole") | run("vam", random.Random(1).randbytes(2000).hex()))
+    (folder / "kept.tar.gz.1").unlink()
+    program.save(folder)
+    assert "is not whole" in capsys.readouterr().err
+    with tarfile.open("docs/ablations/board-runs.tar.xz") as archive:
+        assert "board/cells/duda/seed-1/stage/captions.jsonl" in archive.getnames()
+        assert not [name for name in archive.getnames() if "vam" in name]
 
 
 def test_nothing_is_written_elsewhere(program: ModuleType) -> None:

@@ -5,13 +5,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageFilter
 
 from spotchange.answering import CaptionOptions, ImagePair, build_answerer
 from spotchange.answering.gate import EVERYDAY, PIXELS, GatedAnswerer, route
 from spotchange.answering.interface import Answer
 from spotchange.answering.photo_model import PhotoModel, PhotoView
 from spotchange.answering.photos import PhotoAnswerer
+from spotchange.comparison.photos.judging import judge_photos
 from spotchange.everyday.kinds import KINDS
 from spotchange.everyday.language.nouns import everyday_nouns
 from spotchange.everyday.recognition.recognisers import Recognisers
@@ -177,6 +178,14 @@ def test_a_change_that_only_the_model_sees_is_told_where_it_points(photo):
     assert seen.regions
 
 
+@pytest.mark.parametrize(("kind", "told"), [("color", "none"), ("blur", "blur")])
+def test_a_photo_that_is_softer_is_blurred_only_where_the_model_says_so(photo, kind, told):
+    grain = np.random.default_rng(6).normal(0, 6, (photo.height, photo.width, 3))
+    sharp = Image.fromarray((np.asarray(photo) + grain).clip(0, 255).astype(np.uint8))
+    soft = sharp.filter(ImageFilter.GaussianBlur(1))
+    assert answer(viewed(0.3, kind), sharp, soft).result.change_type == told
+
+
 def test_a_model_that_points_where_pixels_show_nothing_is_a_warning(photo):
     again = shot_again(photo, np.random.default_rng(4))
     nothing = np.zeros((2, 18, 18), np.float32)
@@ -184,7 +193,22 @@ def test_a_model_that_points_where_pixels_show_nothing_is_a_warning(photo):
     result = answer(viewed(0.97, "color", heat=nothing), photo, again).result
     assert (result.changed, result.change_type, result.regions) == (False, "none", ())
     assert result.change_score < 0.5
-    assert any("camera and encoder explain" in warning for warning in result.warnings)
+    assert any("no more than others" in warning for warning in result.warnings)
+
+
+def test_at_night_a_few_levels_are_a_change(photo, bottle):
+    chance = np.random.default_rng(2)
+
+    def by_night(image: Image.Image) -> Image.Image:
+        dark = np.asarray(image, np.float32) * 0.1 + chance.normal(0, 2, (image.height, image.width, 3))
+        return Image.fromarray(dark.clip(0, 255).astype(np.uint8))
+
+    there = np.zeros((2, 18, 18), np.float32)
+    there[:, 9 : 9 + bottle.height // 16, 2 : 2 + bottle.width // 21] = 1
+    pair = by_night(photo), by_night(placed(photo, bottle, (42, 144)))
+    assert not judge_photos(np.asarray(pair[0]), np.asarray(pair[1]), ()).changed
+    assert answer(viewed(0.97, "add", heat=there), *pair).result.change_type == "add"
+    assert not answer(viewed(0.97, "add", heat=there), pair[0], by_night(photo)).result.changed
 
 
 def test_the_score_of_a_change_of_the_whole_agrees_with_the_verdict(photo):

@@ -161,6 +161,21 @@ def test_finished_runs_are_not_run_again_and_stopped_ones_go_on(tmp_path: Path) 
     assert len(training.ran) == len(jobs) + 1
 
 
+def test_a_chain_whose_first_stage_kept_no_weights_begins_anew(tmp_path: Path) -> None:
+    """An archive holds figures only; a table that is finished stays as it is."""
+    ablation = Ablation.from_yaml(FOLDER / "adaptation.yaml", ["seeds=[1,2]"]).only(["9+3 adapted"])
+    jobs, training = plan(ablation, tmp_path), FakeTraining()
+    assert run_jobs(jobs, training, stop=StopRequest(), device="cpu")
+    for job in jobs:
+        (job.out / "best").mkdir()
+        (job.out / "best" / "recipe.yaml").touch()
+    (jobs[3].out / "summary.json").unlink()  # the second stage of seed 2
+    training.ran.clear()
+    assert run_jobs(jobs, training, stop=StopRequest(), device="cpu")
+    assert [path for path, _ in training.ran] == [job.out.as_posix() for job in jobs[2:]]
+    assert training.ran[0][1] is False  # from nothing
+
+
 def test_runs_of_another_recipe_do_not_stand_in_a_table(tmp_path: Path) -> None:
     ablation = Ablation.from_yaml(FOLDER / "smoke.yaml")
     jobs = plan(ablation, tmp_path)

@@ -38,9 +38,11 @@ from spotchange.results import Box, CaptionResult, Region
 SOURCE = "recognition"
 NAME = "everyday"
 _DENIED = "pixels differ beyond noise in places; the model takes that for light or blur"
-_UNSHOWN = "the model sees a change where pixels differ no more than camera and encoder explain"
+_UNSHOWN = "the model sees a change at a place that differs no more than others"
 _DOUBT = 0.1  # score below which the model contradicts the comparison: where pixels differ by light or noise alone
-_FAINT = 0.8  # of what camera and encoder explain: less of a difference is none, whatever the model says
+_STANDS_OUT = 6.0  # times as much as places usually differ: at night five levels are a lot, in coarse JPEG nothing
+_USUAL = 0.5  # levels that places differ by at least
+_PLAIN = 16.0  # levels that stand out anywhere
 
 
 class PhotoAnswerer:
@@ -127,7 +129,9 @@ def _whole(pair: ImagePair, verdict: PhotoVerdict, view: PhotoView) -> str | Non
     """A change of the whole image: by rule, or one that the model sees and the images bear out."""
     signs = whole_signs(pair.before.pixels, pair.after.pixels, verdict)
     by_rule = whole_change(signs, verdict)
-    if by_rule is not None and (view.score >= _DOUBT or by_rule not in LIGHT):
+    # How sharp a photo is depends on its encoder and on its size, too: blurred is what the model takes for that.
+    doubted = by_rule == "blur" and view.kind != "blur"
+    if by_rule is not None and not doubted and (view.score >= _DOUBT or by_rule not in LIGHT):
         return by_rule
     if not view.changed or view.kind not in WHOLE_KINDS:
         return None
@@ -136,14 +140,14 @@ def _whole(pair: ImagePair, verdict: PhotoVerdict, view: PhotoView) -> str | Non
 
 
 def shown_faintly(verdict: PhotoVerdict, view: PhotoView) -> bool:
-    """Whether pixels differ where the model points, though not by enough for the comparison.
+    """Whether the place that the model points at stands out, though not by enough for the comparison.
 
-    Coarse JPEG and a lens out of focus look like a change to the model now and then, but no place stands out then.
+    Coarse JPEG looks like a change to the model now and then, but differs everywhere; at night the comparison is blind.
     """
-    size = verdict.difference.shape[::-1]
+    size = verdict.levels.shape[::-1]
     heat = cv2.resize(view.heat.max(axis=0).astype(np.float32), size, interpolation=cv2.INTER_LINEAR)
-    there = verdict.difference[heat >= 0.5 * heat.max()]
-    return float(np.quantile(there, 0.95)) >= _FAINT
+    there = float(np.quantile(verdict.levels[heat >= 0.5 * heat.max()], 0.9))
+    return there >= min(_PLAIN, _STANDS_OUT * max(_USUAL, float(np.median(verdict.levels))))
 
 
 def _hottest(view: PhotoView, pair: ImagePair) -> Finding:

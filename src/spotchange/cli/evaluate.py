@@ -125,9 +125,11 @@ def evaluate(
     systems = [model, *([] if compare is None else [compare])]
     with kept_rows(cluster, out, report, parts=len(systems)) as kept:
         answer = partial(_answer, options, model_options, cluster, dict(zip(systems, kept, strict=False)))
-        evaluation = run(model, data_set, options, answer=answer, judge=asked_judge)
-        if asked_judge is not None:
-            notes().print(f"judge {asked_judge.name}: {asked_judge.usage}", markup=False, soft_wrap=True)
+        try:
+            evaluation = run(model, data_set, options, answer=answer, judge=asked_judge)
+        finally:  # what was asked before an error is paid for
+            if asked_judge is not None:
+                print_usage(f"judge {asked_judge.name}", asked_judge.usage)
         if out is not None:
             write_text(out, json_text(evaluation.as_dict()) + "\n")
         _show(evaluation, report, as_json=as_json)

@@ -92,8 +92,8 @@ class StageSettings(Settings):
     accumulate: int = Field(default=1, ge=1)
     """Gradient accumulation: parts that the pairs of an update are computed in, one after the other, to save memory."""
     start_from: str | None = None
-    """Whose weights this stage begins with: a model folder, `bundled`, or CLIP (a hub name, folder or file);
-    optimizer, schedule and data start anew."""
+    """Whose weights this stage begins with: a model folder, `bundled` (the shipped model of scenes), `everyday` (of
+    photos), or CLIP (a hub name, folder or file); optimizer, schedule and data start anew."""
     start_parts: tuple[str, ...] | None = None
     """Patterns of parameter names that are taken from `start_from`; null: all that have a place."""
     new_words: bool = False

@@ -77,7 +77,10 @@ def read_library(
     background_rows = [row for row in _rows(folder / BACKGROUNDS) if row["split"] == split]
     rows, background_rows = _spread(rows, most_objects), _spread(background_rows, most_backgrounds)
     if not rows or not background_rows:
-        raise DataError(f"{folder} has no objects or no backgrounds of the split '{split}'")
+        raise DataError(
+            f"{folder} has no objects or no backgrounds of the split '{split}'",
+            hint=f"`spotchange scenes add-objects FOLDER --backgrounds PHOTOS --split {split}` adds some",
+        )
     views = [view for row in rows for view in row["views"]]
     counts = [len(row["views"]) for row in rows]
     tree, often = everyday_nouns().ids, Counter(row["noun"] for row in rows)

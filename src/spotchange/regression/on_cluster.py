@@ -37,7 +37,7 @@ class CompareWork:
         captioner = self.words.start()
 
         def worded(jobs: Sequence[Job]) -> Iterator[Line]:
-            found = ((compare_one(job), (job.before, job.after)) for job in jobs)
+            found = ((compare_one(job), job) for job in jobs)
             return with_spending(captioner.usage, (each.to_line() for each in in_words(found, captioner)))
 
         return worded

@@ -105,8 +105,7 @@ def compare_folders(
     if cluster is None:
         results = _in_parallel(jobs, workers)
         if captioner is not None:
-            files_of = ((job.before, job.after) for job in jobs)
-            results = in_words(zip(results, files_of, strict=True), captioner)
+            results = in_words(zip(results, jobs, strict=True), captioner)
     else:
         results = compare_on_cluster(jobs, cluster, words=words, usage=usage, kept=kept)
     for compared in results:

@@ -20,12 +20,13 @@ from spotchange.language import TOKENS, build_tokenizer
 from spotchange.models.baselines.skeleton import Baseline
 from spotchange.models.build import build_model, preprocessor_for, settings_for
 from spotchange.models.vision.preprocess import Preprocessor
-from spotchange.models.weights.bundled import BUNDLED, bundled_folder
+from spotchange.models.weights.bundled import BUNDLED, EVERYDAY, bundled_folder, everyday_folder
 from spotchange.models.weights.folder import LoadedModel, load_model
 from spotchange.models.weights.published.importing import import_model
 from spotchange.models.weights.transfer import refit, take_weights
 from spotchange.training.sources.build import pairs_of
 
+_SHIPPED = {BUNDLED: bundled_folder, EVERYDAY: everyday_folder}
 _WORD_TENSORS = ("words.words.weight", "captioner.predict.weight", "captioner.predict.bias")  # one row a word
 
 
@@ -98,8 +99,8 @@ def _with_new_words(tokenizer: Tokenizer, recipe: Recipe) -> Tokenizer:
 
 
 def _read(source: str) -> LoadedModel:
-    """The model that ships, a model folder, or CLIP's weights wherever they lie."""
-    folder = bundled_folder() if source == BUNDLED else Path(source)
+    """A model that ships, a model folder, or CLIP's weights wherever they lie."""
+    folder = _SHIPPED[source]() if source in _SHIPPED else Path(source)
     if (folder / "preprocessor_config.json").is_file() and (folder / "model.safetensors.index.json").is_file():
         return load_model(folder)
     return import_model(source)

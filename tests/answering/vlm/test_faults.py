@@ -79,6 +79,7 @@ def test_every_pair_ends_once_whatever_happens_on_the_way(serve: Any) -> None:
         (completion(json.dumps({"changed": True, "caption": ""})), "no sentence"),
         (completion(json.dumps([1])), "other keys"),
         (completion(json.dumps({"changed": True, "caption": 2001 * "x"})), "no sentence"),
+        (completion(json.dumps({"changed": True, "caption": "Nothing changed."})), "contradicts itself"),
         (completion('{"changed": true, "changed": false, "caption": "x"}'), "says 'changed' twice"),
         (completion(GOOD, finish_reason="length"), "cut off"),
         ({"choices": []}, "no chat completion"),

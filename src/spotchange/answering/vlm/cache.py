@@ -11,12 +11,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from pydantic import TypeAdapter
+
 from spotchange.answering.interface import Usage
 from spotchange.answering.vlm.asking import Asked, Question, RawReply
 from spotchange.errors import InputError, SpotchangeError
 
 log = logging.getLogger(__name__)
 Read = TypeVar("Read")
+_REPLIES = TypeAdapter(RawReply)
 
 
 class ReplyCache:
@@ -40,7 +43,7 @@ class ReplyCache:
         try:
             with self._lock:
                 row = self._database.execute("SELECT reply FROM replies WHERE key = ?", (key,)).fetchone()
-            return None if row is None else RawReply(**json.loads(row[0]))
+            return None if row is None else _REPLIES.validate_json(row[0], strict=True)
         except sqlite3.Error as error:
             raise self._unusable(error) from error
         except (ValueError, TypeError):

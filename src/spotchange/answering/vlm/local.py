@@ -11,11 +11,9 @@ from typing import Any
 from spotchange.answering.vlm.asking import Arrived, Question, RawReply
 from spotchange.answering.vlm.settings import VlmSettings
 from spotchange.errors import ModelError, ReplyError, SpotchangeError
-from spotchange.models.vlm.chat import has_template, message, templated, without_second_start
 from spotchange.models.vlm.checkpoint import Checkpoint, load_checkpoint
+from spotchange.models.vlm.templates import has_template, message, templated, without_second_start
 from spotchange.models.weights.description import called, resolved
-
-_FAILURES = (RuntimeError, ValueError, IndexError, TypeError, KeyError, AttributeError)
 
 
 class LocalModel:
@@ -48,7 +46,9 @@ class LocalModel:
         try:
             with self._lock:
                 return self._generate(batch)
-        except _FAILURES as error:
+        except SpotchangeError:
+            raise
+        except Exception as error:  # of any family's code, about any image
             if len(batch) > 1:
                 return [reply for question in batch for reply in self._replies([question])]
             told = " ".join(str(error).split())[:200]

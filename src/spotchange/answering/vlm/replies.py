@@ -14,6 +14,7 @@ from spotchange.errors import ReplyError
 from spotchange.language import says_no_change
 
 LONGEST_CAPTION = 2_000  # characters; a model that does not stop has not answered
+MOST_DIFFERENCES = 100
 CUT_OFF = "the model's reply was cut off: max_new_tokens is too small"
 _FENCE = re.compile(r"^```(?:json)?\s*(.*?)\s*```$", re.DOTALL)
 _THOUGHTS = re.compile(r"^.*?</think>", re.DOTALL)  # before the answer; templates of some models open them themselves
@@ -83,9 +84,11 @@ def parse_reply(reply: RawReply, prompt: Prompt) -> Reply:
         raise ReplyError(f"'changed' in the model's reply is neither true nor false: {shown(reply.text)}")
     if not _is_sentence(caption):
         raise ReplyError(f"'caption' in the model's reply is no sentence: {shown(reply.text)}")
-    if not isinstance(differences, list) or not all(_is_sentence(each) for each in differences):
+    listed = isinstance(differences, list) and len(differences) <= MOST_DIFFERENCES
+    if not listed or not all(_is_sentence(each) for each in differences):
         raise ReplyError(f"'differences' in the model's reply is no list of sentences: {shown(reply.text)}")
-    if "differences" in values and changed != bool(differences):
+    denied = changed and says_no_change(caption)
+    if denied or ("differences" in values and changed != bool(differences)):
         raise ReplyError(f"the model's reply contradicts itself about a change: {shown(reply.text)}")
     return Reply(changed=changed, caption=_line(caption), differences=tuple(map(_line, differences)))
 

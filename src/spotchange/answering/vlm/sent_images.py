@@ -1,8 +1,8 @@
-"""How an image travels to a server: the file as it is where it holds the image and nothing else, else written anew.
+"""How an image travels to a server: the parts of its file that hold the image, and nothing else of it.
 
 Nobody asked to tell a server where a photo was taken, or who wrote a screenshot's caption; and a server that does not
 turn an image upright, or lays another ground under what is transparent, would see another one than is compared here.
-So a file goes as it is only if every part of it is known to be needed: what metadata look like nobody can list.
+What metadata look like nobody can list, so what is needed is listed; a file that cannot be had so is written anew.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import base64
 import re
 
 from spotchange.answering.pair import LazyImage
-from spotchange.images import encode_image
+from spotchange.images import encode_image, read_image, same_pixels
 
 _PNG = b"\x89PNG\r\n\x1a\n"
 _PNG_PARTS = {b"IHDR", b"PLTE", b"IDAT", b"IEND", b"gAMA", b"cHRM", b"sRGB", b"iCCP", b"sBIT", b"pHYs"}
 _OPAQUE = {b"\x00", b"\x02", b"\x03"}  # kinds of color without alpha
 _JPEG = b"\xff\xd8"
-_JPEG_MARKER = re.compile(rb"\xff+([^\x00\xff\xd0-\xd7])", re.DOTALL)  # stuffed bytes and restarts are image data
+_JPEG_MARKER = re.compile(rb"\xff([^\x00\xff\xd0-\xd7])", re.DOTALL)  # stuffed bytes and restarts are image data
 _JPEG_END, _JPEG_SCAN, _JFIF, _PROFILE, _ADOBE = 0xD9, 0xDA, 0xE0, 0xE2, 0xEE
 _JPEG_PARTS = {*range(0xC0, 0xD0), _JPEG_SCAN, 0xDB, 0xDD}  # frames and tables
 _JFIF_BYTES = 16  # longer ones hold a thumbnail, perhaps of what was cut off
@@ -25,46 +25,56 @@ _JFIF_BYTES = 16  # longer ones hold a thumbnail, perhaps of what was cut off
 
 def data_url(image: LazyImage, image_format: str) -> str:
     """The image for a request."""
-    kind, content = image_format, image.encoded
-    if content is not None and _bare_png(content):
-        kind = "png"
-    elif content is not None and _bare_jpeg(content):
-        kind = "jpeg"
-    else:
-        content = encode_image(image.pil, image_format)
+    kind, content = _bare(image) or (image_format, encode_image(image.pil, image_format))
     return f"data:image/{kind};base64,{base64.b64encode(content).decode('ascii')}"
 
 
-def _bare_png(content: bytes) -> bool:
-    """An opaque image of at most 8 bits a channel, and nothing else."""
-    depth, color = content[24:25], content[25:26]
-    if not content.startswith(_PNG) or depth > b"\x08" or color not in _OPAQUE:
-        return False
-    place = len(_PNG)
-    while place < len(content):
-        name = content[place + 4 : place + 8]
-        if name not in _PNG_PARTS:
-            return False
-        place += 12 + int.from_bytes(content[place : place + 4], "big")
+def _bare(image: LazyImage) -> tuple[str, bytes] | None:
+    """Its file without what is not image; None where every server would not see what is compared here."""
+    whole = image.encoded or b""
+    for kind, content in (("png", _bare_png(whole)), ("jpeg", _bare_jpeg(whole))):
+        # What was left out may have said which side is up.
+        if content is not None and (content == whole or same_pixels(read_image(content), image.pil)):
+            return kind, content
+    return None
+
+
+def _bare_png(whole: bytes) -> bytes | None:
+    """Of an opaque image of at most 8 bits a channel."""
+    depth, color = whole[24:25], whole[25:26]
+    if not whole.startswith(_PNG) or depth > b"\x08" or color not in _OPAQUE:
+        return None
+    place, bare = len(_PNG), bytearray(_PNG)
+    while place < len(whole):
+        name, start = whole[place + 4 : place + 8], place
+        place += 12 + int.from_bytes(whole[place : place + 4], "big")
+        if name == b"tRNS":
+            return None
+        if name in _PNG_PARTS:
+            bare += whole[start:place]
         if name == b"IEND":
-            return place == len(content)
-    return False
+            return bytes(bare)
+    return None
 
 
-def _bare_jpeg(content: bytes) -> bool:
-    """Frames, tables and what tells its colors, up to the end of the file."""
-    place, in_scan = len(_JPEG), False
-    while content.startswith(_JPEG) and (found := _JPEG_MARKER.search(content, place)):
+def _bare_jpeg(whole: bytes) -> bytes | None:
+    """Frames, scans, tables and what tells the colors."""
+    if not whole.startswith(_JPEG):
+        return None
+    place, bare, in_scan = len(_JPEG), bytearray(_JPEG), False
+    while found := _JPEG_MARKER.search(whole, place):
+        if in_scan:
+            bare += whole[place : found.start()]
         marker, start = found[1][0], found.end()
-        if not in_scan and found.start() != place:
-            return False
         if marker == _JPEG_END:
-            return start == len(content)
-        size = int.from_bytes(content[start : start + 2], "big")
-        if not _needed(marker, content[start + 2 : start + size]):
-            return False
+            return bytes(bare + whole[found.start() : start])
+        size = int.from_bytes(whole[start : start + 2], "big")
+        if size < 2:
+            return None
         place, in_scan = start + size, marker == _JPEG_SCAN
-    return False
+        if _needed(marker, whole[start + 2 : place]):
+            bare += whole[found.start() : place]
+    return None
 
 
 def _needed(marker: int, part: bytes) -> bool:

@@ -24,6 +24,7 @@ from spotchange.errors import ReplyError, SpotchangeError
 log = logging.getLogger(__name__)
 AGAIN = {408, 409, 425, 429}  # and every 5xx
 REFUSED = {400, 422}  # a field that the server does not know, among other things
+ELSEWHERE = "it leads elsewhere, which is not followed (is the address right, and https: where it must be?)"
 
 
 class ServedModel:
@@ -47,6 +48,8 @@ class ServedModel:
         self._schemas, self._temperature, self._limit = True, True, "max_tokens"
         through = f" through the proxy {self._proxy.url.host}" if self._proxy else ""
         log.warning("images and questions are sent to %s%s, and only there", self.host, through)
+        if self._key:  # servers quote keys, and it would log all headers of their answers
+            logging.getLogger("httpcore").setLevel(logging.INFO)
         if self._key and self._address.open_to_readers:
             log.warning("the key travels to %s without encryption: the address begins with http:", self.host)
 
@@ -85,7 +88,8 @@ class ServedModel:
                 if answered.status == 200:
                     self._learn(body, question)
                     return self._read(answered, question)
-                problem = f"{self.host} answered {answered.status}: {self._shown(answered.text)}"
+                told = ELSEWHERE if 300 <= answered.status < 400 else self._shown(answered.text)
+                problem = f"{self.host} answered {answered.status}: {told}"
                 if answered.status in REFUSED and _gave_way(body, answered.text):
                     wait = 0.0
                     continue  # the same question without what was refused is no further try

@@ -20,6 +20,7 @@ EDGE = 0.55  # of the local contrast, for what a fraction of a pixel still displ
 SMALLEST = 0.0012  # of the image
 THINNEST = 0.010  # of the longer side
 STRONG = 1.6  # times the tolerance that some of a region must reach
+PLACE = 9  # pixels of a side
 JOIN = 0.02  # of the longer side: regions nearer than this are one
 
 
@@ -38,7 +39,8 @@ class Content:
 
     before: Field  # (height, width, 3)
     after: Field
-    difference: Field
+    difference: Field  # in parts of the tolerance
+    levels: Field  # of 255, averaged over places
     tolerance: float
     regions: list[DifferingRegion]
     scale: float
@@ -56,7 +58,7 @@ def differing_content(before: Field, after: Field, valid: Mask) -> Content:
     allowed = tolerance + EDGE * np.minimum(_contrast(one), _contrast(other))
     excess = np.where(inside, difference / allowed, 0).astype(np.float32)
     regions = _regions(excess, inside)
-    return Content(one, other, excess, tolerance, regions, scale)
+    return Content(one, other, excess, _levels(one - other, inside), tolerance, regions, scale)
 
 
 def _working(pixels: Field, size: tuple[int, int]) -> Field:
@@ -71,6 +73,12 @@ def _tolerance(difference: Field, inside: Mask) -> float:
         return LEAST
     deviation = 1.4826 * float(np.median(np.abs(values - np.median(values, axis=1)[:, None])))
     return float(np.clip(NOISE * deviation, LEAST, MOST))
+
+
+def _levels(difference: Field, inside: Mask) -> Field:
+    """By how much places differ: of grain and blocks, which have either sign, little is left."""
+    averaged = np.abs(cv2.blur(difference, (PLACE, PLACE))).max(axis=2)
+    return np.where(inside, averaged, 0).astype(np.float32)
 
 
 def _contrast(pixels: Field) -> Field:

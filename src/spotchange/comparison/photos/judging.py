@@ -31,8 +31,8 @@ class PhotoVerdict:
     notes: tuple[str, ...]
     after: Pixels
     """After in before's frame, in its own light."""
-    difference: Field
-    """At the working size: how much pixels differ, in parts of what camera and encoder may do."""
+    levels: Field
+    """At the working size: by how many levels places differ, grain and blocks averaged away."""
     zoom: float = 1.0
     """How much larger things are in after."""
     aligned: bool = True
@@ -72,9 +72,7 @@ def judge_photos(before: Pixels, after: Pixels, ignore: Sequence[Box]) -> PhotoV
     else:
         local = findings_of(things_in(content), content.scale, size)
     # What happened comes first; how it was seen comes after.
-    return PhotoVerdict(
-        mask, [*local, *everywhere], notes, aligned.after, content.difference, aligned.zoom, aligned.good
-    )
+    return PhotoVerdict(mask, [*local, *everywhere], notes, aligned.after, content.levels, aligned.zoom, aligned.good)
 
 
 def _full_mask(content: Content, width: int, height: int) -> Mask:

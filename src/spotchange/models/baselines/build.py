@@ -80,6 +80,7 @@ def build_baseline(settings: ModelSettings) -> Baseline:
         system=_system(settings, encoder.channels),
         special=SpecialIds(begin=vocabulary.begin, end=vocabulary.end, pad=vocabulary.pad),
         context=settings.text.context,
+        unknown=vocabulary.unknown,
     )
 
 

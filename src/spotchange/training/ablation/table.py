@@ -47,6 +47,11 @@ class Job:
         path = self.out / SUMMARY
         return load_json(path.read_text(encoding="utf-8")) if path.is_file() else None
 
+    @property
+    def without_weights(self) -> bool:
+        """Whether only figures are left of a run that ended, as in the archives that git tracks."""
+        return (self.out / BEST / "recipe.yaml").is_file() and not (self.out / BEST / "config.json").is_file()
+
 
 @dataclass(kw_only=True)
 class CellResult:
@@ -131,11 +136,11 @@ def choose(ablation: Ablation, cell: str, out: Path) -> dict[str, Any] | None:
 
 def run_jobs(jobs: list[Job], run_stage: RunStage, *, stop: StopRequest, device: str) -> bool:
     """Run what is not finished; false if `stop` ended it early."""
-    for job in jobs:
-        if job.summary is not None:
-            continue
+    for job in _left(jobs):
         if stop.wanted(0):
             return False
+        if job.summary is not None:
+            shutil.rmtree(job.out)
         gc.collect()  # a trainer and its closures hold each other, and their weights
         recover_folder(job.out / LAST)
         summary = run_stage(job.recipe, out=job.out, resume=(job.out / LAST).exists(), stop=stop, device=device)
@@ -146,6 +151,18 @@ def run_jobs(jobs: list[Job], run_stage: RunStage, *, stop: StopRequest, device:
         write_text(job.out / SUMMARY, json.dumps(summary, indent=2) + "\n")
         shutil.rmtree(job.out / LAST, ignore_errors=True)  # nothing goes on from it; tables of many runs fill disks
     return True
+
+
+def _left(jobs: list[Job]) -> list[Job]:
+    """What is not finished, and stages before it that are, but of which no weights were kept to go on from."""
+    left: list[Job] = []
+    after: Job | None = None
+    for job in reversed(jobs):
+        goes_on = left and left[-1] is after and job.chain == left[-1].chain
+        if job.summary is None or (goes_on and job.without_weights):
+            left.append(job)
+        after = job
+    return left[::-1]
 
 
 def collect(ablation: Ablation, out: Path) -> list[CellResult]:

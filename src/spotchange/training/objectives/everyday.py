@@ -43,7 +43,8 @@ class EverydayObjective(Objective):
         membership[:-1, :-1] = torch.from_numpy(tree.membership())
         self.register_buffer("_lineage", torch.tensor(lineage), persistent=False)
         self.register_buffer("_membership", membership, persistent=False)
-        self.patch_nouns = nn.Linear(self.model.encoder.norm.normalized_shape[0], len(rows))
+        width = self.model.encoder.norm.normalized_shape[0]
+        self.patch_nouns = nn.Linear(width, len(rows)) if settings.patches else None
 
     def forward(self, batch: PairBatch) -> dict[str, Tensor]:
         batch = cast(EverydayBatch, batch)
@@ -56,10 +57,11 @@ class EverydayObjective(Objective):
             "change": _cross_entropy(kinds, batch.change_type),
             "mask": self._mask_loss(heat, batch),
             "words": self._word_loss(state, batch),
-            "patches": self._patch_loss(state, batch),
             "nouns": self._noun_loss(nouns, batch.window_nouns.flatten()),
             "colours": _cross_entropy(colours, batch.window_colours.flatten()),
         }
+        if self.patch_nouns is not None:
+            losses["patches"] = self._patch_loss(self.patch_nouns, state, batch)
         total = torch.stack([getattr(weights, name) * loss for name, loss in losses.items()]).sum()
         results = {"loss": total, **losses}
         return results if self.training else results | self._accuracies(kinds, heat, nouns, batch)
@@ -79,10 +81,10 @@ class EverydayObjective(Objective):
         each = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none").view(targets.shape)
         return _mean_where(each, counted)
 
-    def _patch_loss(self, state: VisualState, batch: EverydayBatch) -> Tensor:
+    def _patch_loss(self, head: nn.Module, state: VisualState, batch: EverydayBatch) -> Tensor:
         # Every third patch is enough, and the scores of all would be the largest tensor of the step.
         start = 1
-        logits = self.patch_nouns(state.extras["intra"][:, :, start::3]).float()
+        logits = head(state.extras["intra"][:, :, start::3]).float()
         return _cross_entropy(logits.flatten(0, 2), batch.patch_nouns[:, :, start::3].flatten())
 
     def _second_look(self, batch: EverydayBatch) -> tuple[Tensor, Tensor]:
