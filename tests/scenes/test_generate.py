@@ -82,7 +82,7 @@ def test_difficulty_is_spread_as_in_the_original(shared: Path, monkeypatch: pyte
     monkeypatch.setitem(QUALITIES, "dark", dark)
     official = json.loads((shared / "data/annotations/clevr_change/change_captions_by_IOU.json").read_text())
     scenes = World(SceneSettings(), seed=1).scenes(np.arange(300))  # of 100, quartiles stray by as much as is allowed
-    ids = render(scenes, width=240, height=160, quality="dark", views=(BEFORE, AFTER)).ids
+    ids = render(scenes, width=168, height=112, quality="dark", views=(BEFORE, AFTER)).ids
     ours = [mean_iou(scenes, scene, object_boxes(ids[scene]), AFTER) for scene in range(len(scenes))]
     quartiles = [0.25, 0.5, 0.75]
     assert np.quantile(ours, quartiles) == pytest.approx(np.quantile(list(official.values()), quartiles), abs=0.05)
