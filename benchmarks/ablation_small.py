@@ -9,6 +9,7 @@ and ends with code 2 if one failed. The numbers mean nothing.
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,7 @@ def main() -> None:
     for job in plan(ablation, given.out):
         if job.recipe.seed != ablation.seeds[0] or job.chain in failed:
             continue
+        shutil.rmtree(job.out, ignore_errors=True)  # of a former try
         try:
             run_stage(small(job.recipe, given.out), out=job.out, device="cpu")
         except Exception as error:  # whatever it is, the other jobs are worth a look

@@ -14,6 +14,7 @@ and `session.json`, the table that is also printed.
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import os
 import shlex
@@ -68,7 +69,10 @@ class Session:
         while any(thread.is_alive() for thread in threads) and time.monotonic() < self.end + SAVING:
             time.sleep(0.2)
             if time.monotonic() - packed > PACK_EVERY:
-                self.pack()
+                try:
+                    self.pack()
+                except OSError as error:  # a folder vanished while it was read, say: no reason to end the session
+                    print(f"[{self.minutes:.2f}] not packed, the next minute tries again: {error}", flush=True)
                 packed = time.monotonic()
         for process in self.running:  # the session is over: whoever still runs now has had its time
             if process.poll() is None:
@@ -111,7 +115,9 @@ class Session:
         if job.resume is not None and Path(job.resume).exists():
             command.append("--resume")
         with job.log.open("ab") as log:
-            process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
+            # A group of its own, to be ended as a whole; no session of its own, or it would outlive a cut-off command
+            # and meet the next one in its folder.
+            process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, process_group=0)
         self.running.append(process)
         print(f"[{self.minutes:.2f}] {job.name}: begins, at most {limit / 60:.2f} minutes", flush=True)
         try:
@@ -150,17 +156,21 @@ class Session:
                 files |= dict.fromkeys(each for each in sorted(Path().glob(pattern)) if each.is_file())
         whole = LOGS / "kept.tar.gz"
         room, left_out = PARTS * PART - 2**20, []
+        # What calls a run finished comes last: of an archive that is cut off, half a run must not count.
+        ordered = sorted(files, key=lambda file: file.name == "summary.json")
         with tarfile.open(whole, "w:gz", compresslevel=1) as archive:
-            for file in files:
+            for file in ordered:
                 try:
-                    size = len(zlib.compress(file.read_bytes(), 1)) + 1536  # a header, and the rest of a block
-                    if size > room:
-                        left_out.append(str(file))
-                        continue
-                    archive.add(file)
-                    room -= size
+                    facts, content = archive.gettarinfo(file), file.read_bytes()
                 except OSError:  # a folder that is just being replaced: the next packing has it
                     continue
+                size = len(zlib.compress(content, 1)) + 1536  # a header, and the rest of a block
+                if size > room:
+                    left_out.append(str(file))
+                    continue
+                facts.size = len(content)  # of what was read: it may be growing
+                archive.addfile(facts, io.BytesIO(content))
+                room -= size
         with whole.open("rb") as data:
             number = 0
             while part := data.read(PART):

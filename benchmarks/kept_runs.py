@@ -1,12 +1,14 @@
-"""What a GPU session brought back, kept at once: unpacked, and all tables' finished runs in archives that git tracks.
+"""Finished runs of all tables, kept in archives that git tracks: those that a GPU session brought back, and our own.
 
-python benchmarks/kept_runs.py save BACK                            # right after a session; BACK holds kept.tar.gz.*
-python benchmarks/kept_runs.py restore NAME [--without PATTERN ...]  # before one: finished runs are not run again
+python benchmarks/kept_runs.py save BACK        # right after a session; BACK holds kept.tar.gz.*
+python benchmarks/kept_runs.py pack NAME...     # what was run here, under out/ablations/NAME
+python benchmarks/kept_runs.py restore NAME...  # before a session: finished runs are not run again
 
-`save` unpacks BACK here and packs the finished runs of every table that came back, together with those packed before,
-into docs/ablations/NAME-runs.tar.xz: logs, summaries, captions, recipes, figures, no weights. Same runs, same bytes.
-`restore` unpacks an archive under out/ablations, over nothing, without the cells (PATTERN: their folders) whose
-code has changed since: a run is known by its recipe, which does not tell.
+`save` unpacks BACK here and packs every table that came back. `pack` writes a table's finished runs, together with
+those packed before, into docs/ablations/NAME-runs.tar.xz: logs, summaries, captions, recipes, figures, no weights. Same
+runs, same bytes; a table may still be in training.
+`restore` unpacks an archive under out/ablations, without what is finished there. A run is known by its recipe, which
+does not tell of code: runs that a change of code has outdated are moved to an archive of another name.
 """
 
 from __future__ import annotations
@@ -15,8 +17,9 @@ import argparse
 import io
 import sys
 import tarfile
+import zlib
 from collections import Counter
-from fnmatch import fnmatchcase
+from itertools import count, takewhile
 from pathlib import Path
 
 RUNS, ARCHIVES = Path("out/ablations"), Path("docs/ablations")
@@ -28,37 +31,42 @@ def archive_of(name: str) -> Path:
 
 
 def unpack(back: Path) -> list[Path]:
-    """Put what came back where it was on the machine."""
-    parts = sorted(back.glob("kept.tar.gz.*"))
+    """Put what came back where it was on the machine: everything, or what stands before a part that is missing."""
+    parts = list(takewhile(Path.exists, (back / f"kept.tar.gz.{number}" for number in count())))
     if not parts:
-        sys.exit(f"error: no kept.tar.gz.* in {back}")
+        sys.exit(f"error: no kept.tar.gz.0 in {back}")
     whole = io.BytesIO(b"".join(part.read_bytes() for part in parts))
-    with tarfile.open(fileobj=whole, mode="r:gz") as archive:
-        files = [member for member in archive.getmembers() if member.isfile()]
-        outside = [member.name for member in files if not member.name.startswith("out/")]
-        if outside:
-            sys.exit(f"error: {back} holds files that no session writes: {', '.join(outside[:3])}")
-        archive.extractall(filter="data", members=files)
-    return [Path(member.name) for member in files]
+    found: list[tuple[tarfile.TarInfo, bytes]] = []
+    try:
+        with tarfile.open(fileobj=whole, mode="r|gz") as archive:
+            found += ((member, archive.extractfile(member).read()) for member in archive if member.isfile())  # type: ignore[union-attr]
+    except (OSError, EOFError, tarfile.TarError, zlib.error) as error:
+        print(f"warning: {back} is not whole ({error}): only what stands before the gap is unpacked", file=sys.stderr)
+    outside = [member.name for member, _ in found if not member.name.startswith("out/") or ".." in member.name]
+    if outside:
+        sys.exit(f"error: {back} holds files that no session writes: {', '.join(outside[:3])}")
+    for member, content in found:
+        path = Path(member.name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    return [Path(member.name) for member, _ in found]
 
 
-def restore(name: str, without: list[str]) -> int:
-    """Unpack a table's archive where there is nothing yet; how many finished runs it brought."""
+def restore(name: str) -> int:
+    """Unpack a table's archive; how many finished runs it brought. A run that is finished here stays as it is, a half
+    one is replaced as a whole: what is left of it must not stand beside another's summary."""
     if not archive_of(name).exists():
         return 0
     with tarfile.open(archive_of(name)) as archive:
-        wanted = [
-            member
-            for member in archive.getmembers()
-            if member.isfile() and not (RUNS / member.name).exists() and not _is_one_of(Path(member.name), without)
-        ]
+        members = [member for member in archive.getmembers() if member.isfile()]
+        wanted = [member for member in members if not (RUNS / _proof(Path(member.name))).exists()]
         archive.extractall(RUNS, filter="data", members=wanted)
     return sum(member.name.endswith("summary.json") for member in wanted)
 
 
-def _is_one_of(path: Path, cells: list[str]) -> bool:
-    """NAME/cells/CELL/...: whether the cell's folder has one of these names."""
-    return any(fnmatchcase(path.parts[2], cell) for cell in cells) if len(path.parts) > 3 else False
+def _proof(path: Path) -> Path:
+    """What is there if a file's run is finished: the summary of NAME/cells/CELL/SEED/STAGE; else the file itself."""
+    return Path(*path.parts[:5], "summary.json") if path.parts[1] == "cells" else path
 
 
 def pack(name: str) -> Counter[str]:
@@ -82,18 +90,24 @@ def pack(name: str) -> Counter[str]:
 
 
 def save(back: Path) -> None:
-    brought, packed = unpack(back), []
+    brought = unpack(back)
     print(f"{len(brought)} files unpacked")
-    for name in sorted({file.parts[2] for file in brought if file.is_relative_to(RUNS)}):
-        restore(name, [])
+    for file in brought:
+        if file.name == "config.json":
+            print(f"a model: {file.parent}; runs/queue.md says what becomes of it")
+    pack_all(sorted({file.parts[2] for file in brought if file.is_relative_to(RUNS)}))
+
+
+def pack_all(names: list[str]) -> None:
+    """Pack tables, each with what was packed before, and say what is to be committed."""
+    packed = []
+    for name in names:
+        restore(name)
         cells = pack(name)
         if cells:
             packed.append(str(archive_of(name)))
             size = archive_of(name).stat().st_size / 2**20
             print(f"{name}: {cells.total()} finished runs of {len(cells)} cells, {size:.1f} MiB")
-    for file in brought:
-        if file.name == "config.json":
-            print(f"a model: {file.parent}; runs/queue.md says what becomes of it")
     if packed:
         print(f"now, before anything else: git add {' '.join(packed)} && git commit")
 
@@ -102,14 +116,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     verbs = parser.add_subparsers(dest="verb", required=True)
     verbs.add_parser("save").add_argument("back", type=Path)
-    restoring = verbs.add_parser("restore")
-    restoring.add_argument("name")
-    restoring.add_argument("--without", action="append", default=[], metavar="PATTERN")
+    verbs.add_parser("pack").add_argument("names", nargs="+", metavar="NAME")
+    verbs.add_parser("restore").add_argument("names", nargs="+", metavar="NAME")
     options = parser.parse_args()
     if options.verb == "save":
         save(options.back)
+    elif options.verb == "pack":
+        pack_all(options.names)
     else:
-        print(f"{options.name}: {restore(options.name, options.without)} finished runs restored")
+        for name in options.names:
+            print(f"{name}: {restore(name)} finished runs restored")
 
 
 if __name__ == "__main__":

@@ -4,7 +4,8 @@ python benchmarks/scale_measurements.py --out measured.json
 python benchmarks/scale_simulation.py --measured measured.json [--worker cpu|gpu]
 
 Pieces of work are dealt to workers as the cluster does it. Each piece takes the sum of batch times drawn from those
-that were measured; some workers are slow, workers die now and then and lose their piece, and a new one has to start.
+that were measured, and of reading every image from the store; some workers are slow, workers die now and then and lose
+their piece, and a new one has to start.
 Prices are what they are called here: assumptions, to be replaced by one's own.
 """
 
@@ -16,6 +17,8 @@ import json
 from pathlib import Path
 
 import numpy as np
+
+from spotchange.storage.reading import AHEAD
 
 PAIRS_A_PIECE, BATCH = 1024, 16  # cluster/work.py
 MOST_PIECES = 200_000  # simulated; the rest of a longer run is like them
@@ -66,10 +69,14 @@ def main() -> None:
     given = parser.parse_args()
     measured = json.loads(given.measured.read_text())
     times, a_pair = np.array(measured["batch_seconds"]), measured["requests_a_pair"]
-    if given.worker == "gpu":
-        # A GPU computes faster than the cores beside it decode: images set the pace.
-        pace = min(GPU_PAIRS_A_SECOND, DECODED_A_CORE_SECOND * CORES_BESIDE_A_GPU)
+    reading = a_pair / measured["requests_a_core_second"]  # seconds of a core for a pair whose images are files
+    if given.worker == "cpu":
+        times = times + BATCH * reading
+    else:
+        # A GPU computes faster than the cores beside it read and decode: images set the pace.
+        pace = min(GPU_PAIRS_A_SECOND, CORES_BESIDE_A_GPU / (reading + 1 / DECODED_A_CORE_SECOND))
         times = times / times.mean() * BATCH / pace
+    of_a_tar = 1 + -(-PAIRS_A_PIECE * measured["bytes_a_pair"] // AHEAD)  # its length, and its parts
     rate, price = BATCH / times.mean(), given.gpu_hour if given.worker == "gpu" else given.core_hour
     print(f"one {given.worker} worker: {rate:.2f} pairs/s, batches {times.min():.3f} to {times.max():.3f} s")
     print(f"of {len(times)} batches; {', '.join(f'{k} {v:,.1f}' for k, v in measured.items() if k != 'batch_seconds')}")
@@ -92,9 +99,11 @@ def main() -> None:
             flow = pairs / (3600 * hours)
             asked = a_pair * flow
             cost = hours * workers * price + a_pair * pairs / 10**6 * given.get_per_million
-            requests = f"{asked:,.0f} ({2 * flow / PAIRS_A_PIECE:,.0f})" + " !" * int(asked > STORE_REQUESTS_A_SECOND)
+            of_tars = of_a_tar * flow / PAIRS_A_PIECE
+            requests = f"{asked:,.0f} ({of_tars:,.0f})" + " !" * int(asked > STORE_REQUESTS_A_SECOND)
+            long = f"{hours:,.{1 if hours >= 1 else 2}f}"
             print(
-                f"| {pairs:.0e} | {workers:,} | {hours:,.1f} | {100 * busy:.0f} % | {cost:,.0f} "
+                f"| {pairs:.0e} | {workers:,} | {long} | {100 * busy:.0f} % | {cost:,.0f} "
                 f"| {flow * measured['bytes_a_pair'] / 10**9:.2f} | {requests} "
                 f"| {flow / measured['writer_rows_a_second']:.2f} |"
             )

@@ -81,6 +81,14 @@ def test_what_does_not_fit_is_named_and_parts_are_small(driver: ModuleType, monk
         assert "kept/first.bin" in archive.getnames()
 
 
+def test_what_calls_a_run_finished_is_packed_last(driver: ModuleType) -> None:
+    for name in ("summary.json", "captions.jsonl"):
+        Path("kept", name).write_text("{}")
+    run(driver, [[{"name": "one", "run": "python -c pass", "keep": ["kept/summary.json", "kept/*"]}]], total=2.0)
+    with tarfile.open("out/kept.tar.gz.0") as archive:
+        assert archive.getnames()[-1] == "kept/summary.json"
+
+
 def test_parts_of_a_larger_packing_do_not_stay(driver: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver, "PART", 2**20)
     Path("kept/model.bin").write_bytes(random.Random(1).randbytes(5 * 2**19))
@@ -90,6 +98,23 @@ def test_parts_of_a_larger_packing_do_not_stay(driver: ModuleType, monkeypatch: 
     Path("kept/model.bin").write_bytes(b"small")
     session.pack()
     assert [part.name for part in Path("out").glob("kept.tar.gz.*")] == ["kept.tar.gz.0"]
+
+
+def test_a_packing_that_fails_does_not_end_the_session(driver: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder may vanish while its files are looked for; the last packing has everything."""
+    monkeypatch.setattr(driver, "PACK_EVERY", 0.0)
+    packed, calls = driver.Session.pack, []
+
+    def vanishing(session: object) -> None:
+        calls.append(session)
+        if len(calls) == 1:
+            raise FileNotFoundError("kept/a")
+        packed(session)
+
+    monkeypatch.setattr(driver.Session, "pack", vanishing)
+    table = run(driver, [[{"name": "one", "run": "python -c 'import time; time.sleep(1)'"}]], total=2.0)
+    assert table["jobs"][0]["code"] == 0
+    assert Path("out/kept.tar.gz.0").exists()
 
 
 def test_what_comes_back_stays_below_the_limits(driver: ModuleType) -> None:

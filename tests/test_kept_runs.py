@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import io
+import random
 import tarfile
 from pathlib import Path
 from types import ModuleType
@@ -49,8 +50,7 @@ def test_what_came_back_is_kept_beside_what_was_there(program: ModuleType, capsy
     assert archive.read_bytes() == first  # same runs, same bytes
 
     Path("out").rename("lost")  # another machine
-    assert program.restore("board", ["scorer*"]) == 1
-    assert not list(Path("out").glob("**/scorer-cbr"))
+    assert program.restore("board") == 2
     others = {"out/session/job.log": "", "out/small/best/config.json": "{}", "out/ablations/board/speeds.json": "{}"}
     program.save(back(run("scorer-cbr", "new") | others))
     assert "a model: out/small/best" in capsys.readouterr().out
@@ -62,6 +62,39 @@ def test_what_came_back_is_kept_beside_what_was_there(program: ModuleType, capsy
             if name.endswith("captions.jsonl")
         }
     assert told == {"duda": b"old", "scorer-cbr": b"new"}
+
+
+def test_a_half_run_does_not_mix_with_a_finished_one(program: ModuleType) -> None:
+    """It would be told as finished, with another run's figures."""
+    folder = Path("out/ablations/board/cells/duda/seed-1/stage")
+    program.save(back(run("duda", "finished")))
+    (folder / "summary.json").unlink()
+    program.save(back(run("duda", "half", finished=False)))
+    assert (folder / "captions.jsonl").read_text() == "finished"
+    program.save(back(run("duda", "anew")))
+    assert (folder / "captions.jsonl").read_text() == "anew"
+
+
+def test_what_was_run_here_is_packed_beside_what_was_there(
+    program: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program.save(back(run("duda", "seed 1")))
+    Path("out").rename("lost")
+    here = Path("out/ablations/board/cells/vam/seed-1/stage")
+    here.mkdir(parents=True)
+    (here / "summary.json").write_text("{}")
+    program.pack_all(["board"])
+    assert "board: 2 finished runs of 2 cells" in capsys.readouterr().out
+
+
+def test_what_stands_before_a_missing_part_is_kept(program: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = back(run("duda", "whole") | run("vam", random.Random(1).randbytes(2000).hex()))
+    (folder / "kept.tar.gz.1").unlink()
+    program.save(folder)
+    assert "is not whole" in capsys.readouterr().err
+    with tarfile.open("docs/ablations/board-runs.tar.xz") as archive:
+        assert "board/cells/duda/seed-1/stage/captions.jsonl" in archive.getnames()
+        assert not [name for name in archive.getnames() if "vam" in name]
 
 
 def test_nothing_is_written_elsewhere(program: ModuleType) -> None:
@@ -80,7 +113,11 @@ def test_the_runs_in_the_repository_are_found(program: ModuleType, monkeypatch: 
     from spotchange.training.ablation.table import plan
 
     monkeypatch.setattr(program, "ARCHIVES", ROOT / "docs" / "ablations")
-    brought = program.restore("leaderboard", [])
-    jobs = plan(Ablation.from_yaml(find_recipe("leaderboard", within=ABLATIONS)), Path("out/ablations/leaderboard"))
-    assert sum(job.summary is not None for job in jobs) == brought >= 34
-    check_finished(jobs)
+    ablation, total = Ablation.from_yaml(find_recipe("leaderboard", within=ABLATIONS)), 0
+    for name in ("leaderboard", "leaderboard-old-dropout"):
+        brought = program.restore(name)
+        jobs = plan(ablation, Path("out/ablations") / name)
+        assert sum(job.summary is not None for job in jobs) == brought > 0
+        check_finished(jobs)
+        total += brought
+    assert total >= 34

@@ -8,6 +8,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -41,9 +42,11 @@ class Stumbling:
         self.refuse = ""
         self.slow = 0.0
         self.failures = 0
+        self.asked: list[tuple[str, str]] = []
 
     def __call__(self, environ: dict[str, Any], start: Callable[..., Any]) -> Any:
         path, method = environ["PATH_INFO"], environ["REQUEST_METHOD"]
+        self.asked.append((method, path.rpartition("/")[2]))
         if self.refuse and self.refuse in path:
             start("403 Forbidden", [("Content-Type", "application/xml")])
             return [b"<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"]
@@ -138,6 +141,7 @@ def test_addresses_join_like_paths() -> None:
 
 def test_captions_from_a_bucket_that_stumbles_are_those_from_disk(bucket: Stumbling, pairs: Path) -> None:
     upload(pairs, "s3://pictures/set")
+    bucket.asked.clear()
     bucket.slow = 0.02
     bucket.fail += ["0_before.png", "3_after.png", "3_after.png", "metadata.jsonl", "out.jsonl"]
     plain = run(
@@ -156,6 +160,10 @@ def test_captions_from_a_bucket_that_stumbles_are_those_from_disk(bucket: Stumbl
     written = as_place("s3://pictures/out.jsonl").read_bytes().decode()
     assert lines_of(written) == lines_of((pairs / "out.jsonl").read_text())
     assert bucket.failures == 5
+    images = [f"{number}_{side}.png" for number in range(6) for side in ("before", "after")]
+    asked = [each for each in bucket.asked if each[1] in images]
+    # A request an image, but for those that failed.
+    assert sorted(asked) == sorted(("GET", name) for name in [*images, "0_before.png", "3_after.png", "3_after.png"])
     assert not as_place("s3://pictures/out.jsonl.shards").exists()
 
 
@@ -186,9 +194,20 @@ def test_folders_are_fetched_once_and_again_when_they_change(
     write_bytes(as_place("s3://pictures/model/deep/words.txt"), b"red")
     first = fetched_folder("s3://pictures/model")
     assert (first / "deep" / "words.txt").read_text() == "red"
+    assert first.name == "model"  # as results call it
     assert fetched_folder("s3://pictures/model") == first
     write_bytes(as_place("s3://pictures/model/config.json"), b'{"a": 1}')
     assert (fetched_folder("s3://pictures/model") / "config.json").read_text() == '{"a": 1}'
+
+
+def test_many_workers_fetch_a_folder_once(bucket: Stumbling, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    bucket.slow = 0.02
+    write_bytes(as_place("s3://pictures/model/config.json"), b"{}")
+    with ThreadPoolExecutor(8) as workers:
+        found = set(workers.map(fetched_folder, ["s3://pictures/model"] * 8))
+    assert [[path.name for path in folder.iterdir()] for folder in found] == [["config.json"]]
+    assert bucket.asked.count(("GET", "config.json")) == 1
 
 
 def test_large_files_of_a_folder_are_fetched_in_parts(

@@ -144,6 +144,36 @@ def test_compare_stands_by_a_change_that_the_model_denies(serve: Any, folders: t
     assert any("the model saw no change here" in each for each in told["warnings"])
 
 
+def test_compare_keeps_its_words_where_sentence_and_score_of_the_model_disagree(
+    serve: Any, folders: tuple[Path, Path]
+) -> None:
+    denial = completion(json.dumps({"changed": False, "caption": "nothing changed"}))
+    sure = {"content": [{"token": "yes", "top_logprobs": [{"token": "yes", "logprob": -0.01}]}]}
+    server = serve(lambda body, tries: completion("yes", logprobs=sure) if "logprobs" in body else denial)
+    done = run("compare", *folders, "--model", server.model, "--model-option", "score=true", "--json")
+    told = json.loads(done.stdout)["files"][0]
+    assert told["changed"]
+    assert "nothing changed" not in told["caption"]
+    assert any("disagree" in each for each in told["warnings"])
+
+
+def test_compare_words_nothing_that_it_leaves_out(serve: Any, tmp_path: Path) -> None:
+    import base64
+    import io
+
+    server = serve(lambda body, tries: completion(GOOD))
+    draw(tmp_path / "before" / "a.png", "red")
+    with Image.open(draw(tmp_path / "after" / "a.png", "red")) as after:
+        after.paste("blue", (0, 0, 8, 8))
+        after.paste("green", (16, 8, 24, 16))
+        after.save(tmp_path / "after" / "a.png")
+    done = run("compare", tmp_path / "before", tmp_path / "after", "--model", server.model, "--ignore", "0,0,8,8")
+    assert "the red mug is gone" in done.stdout
+    url = server.bodies[0]["messages"][-1]["content"][1]["image_url"]["url"]
+    sent = Image.open(io.BytesIO(base64.b64decode(url.partition(",")[2])))
+    assert (sent.getpixel((4, 4)), sent.getpixel((20, 12))) == ((255, 0, 0), (0, 128, 0))
+
+
 def test_compare_asks_for_every_difference_and_shows_them(
     serve: Any, folders: tuple[Path, Path], tmp_path: Path
 ) -> None:

@@ -156,6 +156,44 @@ def test_arguments(run: Any, tmp_path: Path, arguments: list[str]) -> None:
     assert [line for line in err.splitlines() if line.startswith("error: ")], err
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["caption", "--pairs", "pairs.jsonl", "--model", "pixels", "--workers", "2"],
+        ["compare", ".", ".", "--hints"],
+        ["compare", ".", ".", "--model-option", "prompt=plain"],
+    ],
+    ids=" ".join,
+)
+def test_options_that_would_do_nothing_are_refused(run: Any, tmp_path: Path, arguments: list[str]) -> None:
+    write(tmp_path / "pairs.jsonl", json.dumps(ROW))
+    code, _, err = run(*arguments)
+    assert code == 2, err
+    assert arguments[-2].removeprefix(".") in err or arguments[-1] in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "work"),
+    [
+        (["train", "smoke/adapt"], "spotchange.training.run.prepare"),
+        (["generate", "--pairs", "4", "--device", "cpu"], "spotchange.scenes.dataset.World"),
+        (["data", "features", "idc_pcl/scenes-pretrain", "--scenes", "4"], "spotchange.training.start.start_model"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+@pytest.mark.parametrize("out", ["a.png", "a.png/below"])
+def test_what_cannot_be_written_is_refused_before_any_work(
+    run: Any, monkeypatch: pytest.MonkeyPatch, arguments: list[str], work: str, out: str
+) -> None:
+    def begun(*_: Any, **__: Any) -> None:
+        pytest.fail("it began to work")
+
+    monkeypatch.setattr(work, begun)
+    code, _, err = run(*arguments, "--out", out)
+    assert code == 2, err
+    assert err.startswith(f"error: cannot write {out}"), err
+
+
 def test_a_name_that_is_not_utf8_is_answered(run: Any, tmp_path: Path) -> None:
     for folder in ("x", "y"):
         os.mkdir(tmp_path / folder)
@@ -174,7 +212,7 @@ def test_a_name_that_is_not_utf8_is_answered(run: Any, tmp_path: Path) -> None:
     assert json.loads((tmp_path / "out.jsonl").read_text())["changed"] is False
 
 
-def test_damaged_metadata_of_a_image_are_no_second_message(tmp_path: Path) -> None:
+def test_damaged_metadata_of_an_image_are_no_second_message(tmp_path: Path) -> None:
     """Pillow warns of them, with its own paths and lines; outside of pytest nobody turns that into an error."""
     exif = Image.Exif()
     exif[0x0112] = 6
@@ -302,6 +340,11 @@ def test_streams_that_nobody_reads_never_look_like_a_verdict(tmp_path: Path) -> 
             [*shlex.split(command), "config", "list"], stdout=pipe, stderr=subprocess.PIPE, check=False
         )
     assert (done.returncode, done.stderr) == (141, b"")
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as pipe:  # nor does an error that nobody reads
+        done = subprocess.run([*shlex.split(command), "caption", "nope.png", "nope.png"], stderr=pipe, check=False)
+    assert done.returncode == 2
     endings = {
         "config list >&-": 0,
         "caption nope.png nope.png 2>&-": 2,

@@ -59,6 +59,15 @@ def test_sentences_are_ranked_for_a_pair(folder: Path) -> None:
     assert run(*images, "--top", 1) == lines[:1]
 
 
+def test_what_the_model_cannot_read_is_said(folder: Path) -> None:
+    sentences = folder / "sentences.txt"
+    sentences.write_text("the cube moved\na Banana moved the cube\n" + 40 * "the cube " + "\n")
+    images = (folder / "a.png", folder / "b.png", "--captions", sentences, "--model", folder / "model")
+    result = CliRunner().invoke(app, ["rank", *map(str, images), "--device", "cpu"])
+    assert "words that model does not know: Banana" in result.stderr
+    assert "1 of 3 sentences are too long" in result.stderr
+
+
 def test_pairs_are_ranked_for_a_sentence(folder: Path) -> None:
     manifest = folder / "metadata.jsonl"
     rows = [("one", "a", "b"), ("two", "a", "c"), ("three", "b", "c")]

@@ -33,6 +33,29 @@ def test_a_node_that_dies_loses_nothing() -> None:
     assert results == [number * number for number in range(80)]
 
 
+GONE = """
+import ray, time
+from spotchange.cluster import ClusterOptions
+from spotchange.cluster.connection import connected
+from spotchange.cluster import watch
+watch.HEAD_GONE = 3
+with connected(ClusterOptions()):
+    for each in ray._private.worker._global_node.all_processes[NAME]:
+        each.process.kill()
+    time.sleep(60)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["raylet", "gcs_server"])
+def test_a_cluster_that_is_gone_is_one_line_and_no_verdict(name: str) -> None:
+    """Left alone, Ray ends the program without a word, and with 1."""
+    command = [sys.executable, "-W", "ignore", "-c", GONE.replace("NAME", repr(name))]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 2, done.stderr[-3000:]
+    assert "error: the Ray cluster is gone" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("address", "words"),
     [
@@ -132,6 +155,18 @@ def test_an_interrupt_waits_until_ray_has_started() -> None:
             pressed(times)
     assert done == [1]
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_place_where_ray_cannot_start_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    from spotchange.cluster.connection import connected
+
+    def too_long(**_: object) -> None:
+        raise OSError("AF_UNIX path length cannot exceed 107 bytes")  # where RAY_TMPDIR lies deep
+
+    monkeypatch.setattr("ray.is_initialized", lambda: False)
+    monkeypatch.setattr("ray.init", too_long)
+    with pytest.raises(InputError, match="cannot use Ray on this machine: AF_UNIX path"), connected(ClusterOptions()):
+        raise AssertionError
 
 
 def test_a_package_that_the_cluster_lacks_is_one_line() -> None:

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
 from spotchange.errors import InputError
+from spotchange.evaluation.published_retrieval import published_retrieval
 from spotchange.evaluation.retrieval import retrieval_scores
 
 
@@ -51,3 +54,10 @@ def test_perfect_and_random_similarities() -> None:
 def test_shapes_must_agree() -> None:
     with pytest.raises(InputError, match="2 rows of similarities against 1 pairs"):
         retrieval_scores(np.zeros((2, 2)), [[0]])
+
+
+@pytest.mark.parametrize("score", [retrieval_scores, published_retrieval])
+def test_a_model_that_diverged_is_not_the_best(score: Callable[..., object]) -> None:
+    """Nothing is larger than nan, so that every rank would be the first."""
+    with pytest.raises(InputError, match="not numbers"):
+        score(np.full((2, 2), np.nan), [[0], [1]])

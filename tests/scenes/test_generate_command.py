@@ -33,6 +33,9 @@ SMALL = ("--size", "48x32", "--quality", "fast", "--device", "cpu")
         (("--pairs", "4", "--set", "max_objects=20"), "max_objects"),
         (("--pairs", "4", "--set", "area=0.5"), "do not fit"),
         (("--pairs", "4", "--set", "area=1.6", *SMALL), "no room"),
+        (("--pairs", "4", "--workers", "2"), "need --engine ray"),
+        (("--pairs", "4", "--library", "things"), "--library: only for --world everyday"),
+        (("--world", "everyday", "--masks", "--set", "a=1"), "--masks, --set: not for --world everyday"),
     ],
 )
 def test_bad_input_is_refused_before_any_work(options: tuple[str, ...], reason: str, tmp_path: Path) -> None:

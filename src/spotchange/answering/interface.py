@@ -127,16 +127,14 @@ class Usage:
     prompt_tokens: int = 0
     reply_tokens: int = 0
 
-    def count(self, cached: int, replies: Sequence[Told | SpotchangeError]) -> None:
-        """Add what came from a cache, and replies that were asked for."""
-        self.cached += cached
-        self.asked += len(replies)
-        for reply in replies:
-            if isinstance(reply, SpotchangeError):
-                self.failed += 1
-            else:
-                self.prompt_tokens += reply.prompt_tokens
-                self.reply_tokens += reply.reply_tokens
+    def count(self, reply: Told | SpotchangeError) -> None:
+        """Add a question that was asked, and what its reply took."""
+        self.asked += 1
+        if isinstance(reply, SpotchangeError):
+            self.failed += 1
+        else:
+            self.prompt_tokens += reply.prompt_tokens
+            self.reply_tokens += reply.reply_tokens
 
     def since(self, earlier: Usage) -> dict[str, int]:
         """What was counted after `earlier`."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from spotchange.cli.device import Device
 from spotchange.cli.output import notes, print_json, print_table, tables
 from spotchange.errors import ModelError
 
@@ -30,7 +31,7 @@ def ablate(
     only: Annotated[
         list[str] | None, typer.Option("--only", metavar="CELL", help="Run just these cells (repeat it).")
     ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    device: Device = "auto",
     json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
 ) -> None:
     """Run the papers' tables: cells that differ in named keys only, with the same budget and several seeds."""
@@ -44,12 +45,13 @@ def ablate(
 
     from spotchange.training.ablation.parallel import run_side_by_side
     from spotchange.training.ablation.reuse import check_finished
-    from spotchange.training.ablation.table import as_json, collect, plan, run_jobs
+    from spotchange.training.ablation.table import as_json, check_budget, collect, plan, run_jobs
     from spotchange.training.run import run_stage
 
     stop.listen()
     failed: dict[str, str] = {}
     planned, known, finished = plan(ablation, folder), 0, True
+    check_budget(ablation, planned)
     check_finished(planned)
     while len(planned) > known:  # what the first seeds chose brings further runs
         known = len(planned)

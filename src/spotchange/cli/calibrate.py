@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from spotchange.cli.device import Device
 from spotchange.cli.model_options import ModelOptions, parse_options
 from spotchange.cli.output import check_result_file, notes, print_json, print_line
 from spotchange.errors import InputError
@@ -26,7 +27,7 @@ def calibrate(
         typer.Option(help="For vlm: and openai:, where to write; --model-option calibration=FILE reads it."),
     ] = None,
     model_option: ModelOptions = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    device: Device = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print the fitted numbers as JSON.")] = False,
 ) -> None:
     """Fit change score, threshold, familiarity and word penalties on validation pairs.

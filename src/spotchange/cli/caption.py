@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from spotchange.cli.cluster import Address, Engine, GpusPerWorker, cluster_of, rate, tell, tell_workers
-from spotchange.cli.decoding import Decode
+from spotchange.cli.cluster import Address, Engine, GpusPerWorker, Workers, cluster_of, rate, tell, tell_workers
+from spotchange.cli.decoding import Beam, Decode, Decoding, MaxWords
+from spotchange.cli.device import Device
 from spotchange.cli.model_options import (
     MODEL_HELP,
     Differences,
@@ -21,15 +22,13 @@ from spotchange.cli.model_options import (
     print_usage,
 )
 from spotchange.cli.output import check_result_image, notes, print_json, print_line, progress
+from spotchange.cli.rectangles import Ignored, parse_box
 from spotchange.errors import InputError
-from spotchange.results import Box
 from spotchange.storage import as_place, is_address
 
 if TYPE_CHECKING:
-    from spotchange.answering import Captioner, CaptionOptions
-    from spotchange.answering.bulk.on_cluster import CaptionWork
+    from spotchange.answering import Captioner, CaptionOptions, LoadOptions
     from spotchange.answering.bulk.one_machine import NamedPair, Tally
-    from spotchange.answering.interface import Usage
     from spotchange.cluster import ClusterOptions
 
 BATCH_SIZE = 16
@@ -55,12 +54,12 @@ def caption(
         Path | None,
         typer.Option(parser=as_place, metavar="FILE", help="Write results of many pairs here, as JSON lines."),
     ] = None,
-    decode: Annotated[Decode, typer.Option(help="greedy, as the papers decode, or beam.")] = Decode.BEAM,
-    beam: Annotated[int, typer.Option(min=1, max=32, help="Sentences kept while searching.")] = 3,
-    max_words: Annotated[int, typer.Option(min=1, max=512, help="Longest caption, in tokens.")] = 32,
+    decode: Decoding = Decode.BEAM,
+    beam: Beam = 3,
+    max_words: MaxWords = 32,
     threshold: Annotated[float | None, typer.Option(min=0, max=1, help="Change score that counts as a change.")] = None,
-    ignore: Annotated[list[str] | None, typer.Option(help="Leave out the rectangle x,y,w,h; may be repeated.")] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    ignore: Ignored = None,
+    device: Device = "auto",
     threads: Annotated[int | None, typer.Option(min=1, max=1024, help="CPU threads to use.")] = None,
     runtime: Runtime = "auto",
     batch_size: Annotated[int, typer.Option(min=1, help="Pairs computed together.")] = BATCH_SIZE,
@@ -68,7 +67,7 @@ def caption(
     force: Annotated[bool, typer.Option("--force", help="Replace what --out holds; every pair is looked at.")] = False,
     engine: Engine = "local",
     address: Address = None,
-    workers: Annotated[int | None, typer.Option(min=1, help="With --engine ray: how many; default: all cores.")] = None,
+    workers: Workers = None,
     gpus_per_worker: GpusPerWorker = 0.0,
 ) -> None:
     """Say what changed between two images."""
@@ -86,42 +85,23 @@ def caption(
     beams = 1 if decode is Decode.GREEDY else beam
     options = CaptionOptions(beams=beams, max_words=max_words, threshold=threshold, ignore=boxes)
     model_options = parse_options(model_option, hints=hints, differences=differences, max_new_tokens=max_new_tokens)
+    tally: Tally | None = None
     if cluster is not None or is_address(out):  # a store cannot be added to line by line
-        from spotchange.answering.bulk.fingerprint import asked_fingerprint
-        from spotchange.answering.bulk.on_cluster import CaptionWork
-        from spotchange.answering.bulk.spending import shared_usage
-
-        work = CaptionWork(
-            model=model,
-            # Workers share machines: a core each, unless asked otherwise.
-            load=LoadOptions(
-                device=device, threads=threads or (1 if cluster else None), runtime=runtime, model_options=model_options
-            ),
-            options=options,
-            batch_size=batch_size,
-            asked=None if out is None else asked_fingerprint(model, model_options, options),
-        )
-        name, usage = shared_usage(model, work.load, far=cluster is not None)
-        try:
-            tally: Tally | None = _caption_on_cluster(work, named, out, cluster, usage, as_json=as_json, force=force)
-        finally:
-            print_usage(name, usage)
+        # Workers share machines: a core each, unless asked otherwise.
+        threads = threads or (1 if cluster else None)
+        how = LoadOptions(device=device, threads=threads, runtime=runtime, model_options=model_options)
+        tally = _caption_in_workers(model, how, options, batch_size, named, out, cluster, as_json=as_json, force=force)
     else:
         captioner = load(model, device=device, threads=threads, runtime=runtime, model_options=model_options)
         try:
             if out is not None:
-                tally = _write_many(
-                    captioner, named, out, options, batch_size, model=(model, model_options), force=force
-                )
+                asked = (model, model_options)
+                tally = _write_many(captioner, named, out, options, batch_size, model=asked, force=force)
             elif many:
-                from spotchange.answering.bulk.one_machine import caption_pairs
-
-                lines = caption_pairs(captioner, named, options=options, batch_size=batch_size)
-                tally = _print_many(lines, as_json=as_json)
+                tally = _print_many(_lines(captioner, named, options, batch_size), as_json=as_json)
             else:
                 assert before is not None
                 assert after is not None
-                tally = None
                 changed = _caption_one(captioner, before, after, heatmap, options, as_json)["changed"]
         finally:  # what was asked before an error is paid for
             print_usage(captioner.name, captioner.usage)
@@ -147,17 +127,6 @@ def _asks_many(
     if not many and out is not None:
         raise InputError("--out is for many pairs", hint="use --json and redirect the output")
     return many
-
-
-def parse_box(text: str) -> Box:
-    """A rectangle given as x,y,width,height in pixels."""
-    try:
-        x, y, width, height = (int(part) for part in text.split(","))
-    except ValueError:
-        raise InputError(f"--ignore {text!r} is not x,y,width,height in whole pixels") from None
-    if x < 0 or y < 0 or width < 1 or height < 1:
-        raise InputError(f"--ignore {text!r}: x and y must not be negative, width and height must be at least 1")
-    return x, y, width, height
 
 
 def _named_pairs(before: Path | None, after: Path | None, pairs: Path | None) -> list[NamedPair]:
@@ -208,6 +177,14 @@ def _caption_one(
     return result
 
 
+def _lines(
+    captioner: Captioner, named: list[NamedPair], options: CaptionOptions, batch_size: int
+) -> Iterator[dict[str, Any]]:
+    from spotchange.answering.bulk.one_machine import caption_pairs
+
+    yield from caption_pairs(captioner, named, options=options, batch_size=batch_size)
+
+
 def _print_many(lines: Iterable[dict[str, Any]], *, as_json: bool) -> Tally:
     """A line a pair, as they are made."""
     from spotchange.answering.bulk.one_machine import Tally
@@ -222,37 +199,48 @@ def _print_many(lines: Iterable[dict[str, Any]], *, as_json: bool) -> Tally:
     return tally
 
 
-def _caption_on_cluster(
-    work: CaptionWork,
+def _caption_in_workers(
+    model: str,
+    how: LoadOptions,
+    options: CaptionOptions,
+    batch_size: int,
     named: list[NamedPair],
     out: Path | None,
     cluster: ClusterOptions | None,
-    usage: Usage | None,
     *,
     as_json: bool,
     force: bool,
 ) -> Tally:
-    from spotchange.answering.bulk.on_cluster import lines_from_cluster, write_from_cluster
+    """On a cluster; with results that go to a store also in this process."""
+    from spotchange.answering.bulk.fingerprint import asked_fingerprint
+    from spotchange.answering.bulk.on_cluster import CaptionWork, lines_from_cluster, write_from_cluster
+    from spotchange.answering.bulk.spending import shared_usage
 
-    if out is None:
-        assert cluster is not None
-        lines = lines_from_cluster(work, named, cluster, usage=usage, started=tell_workers)
-        return _print_many(lines, as_json=as_json)
-    with progress(rate("pairs")) as bar:
-        task = bar.add_task("pairs", total=len(named))
-        tally = write_from_cluster(
-            work,
-            named,
-            out,
-            cluster,
-            advance=lambda steps: bar.advance(task, steps),
-            usage=usage,
-            started=tell_workers,
-            told=tell,
-            force=force,
-        )
-    notes().print(f"{out}: {tally.pairs} pairs", markup=False, soft_wrap=True)
-    return tally
+    asked = None if out is None else asked_fingerprint(model, how.model_options, options)
+    work = CaptionWork(model=model, load=how, options=options, batch_size=batch_size, asked=asked)
+    name, usage = shared_usage(model, how, far=cluster is not None)
+    try:
+        if out is None:
+            assert cluster is not None
+            lines = lines_from_cluster(work, named, cluster, usage=usage, started=tell_workers)
+            return _print_many(lines, as_json=as_json)
+        with progress(rate("pairs")) as bar:
+            task = bar.add_task("pairs", total=len(named))
+            tally = write_from_cluster(
+                work,
+                named,
+                out,
+                cluster,
+                advance=lambda steps: bar.advance(task, steps),
+                usage=usage,
+                started=tell_workers,
+                told=tell,
+                force=force,
+            )
+        notes().print(f"{out}: {tally.pairs} pairs", markup=False, soft_wrap=True)
+        return tally
+    finally:  # what was asked before an error is paid for
+        print_usage(name, usage)
 
 
 def _write_many(

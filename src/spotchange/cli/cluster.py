@@ -1,4 +1,4 @@
-"""`--engine`, `--address` and `--gpus-per-worker`, the same for every verb that computes many pairs."""
+"""`--engine`, `--address`, `--workers` and `--gpus-per-worker`, the same for every verb that computes many pairs."""
 
 from __future__ import annotations
 
@@ -22,6 +22,9 @@ Engine = Annotated[Literal["local", "ray"], typer.Option("--engine", help="local
 Address = Annotated[
     str | None, typer.Option("--address", help="Of the Ray cluster, HOST:PORT; without it: one on this machine.")
 ]
+Workers = Annotated[
+    int | None, typer.Option("--workers", min=1, help="With --engine ray: how many; default: all cores.")
+]
 GpusPerWorker = Annotated[
     float, typer.Option("--gpus-per-worker", min=0, help="GPUs a worker of the cluster takes, such as 1 or 0.5.")
 ]
@@ -32,8 +35,8 @@ def cluster_of(
 ) -> ClusterOptions | None:
     """The cluster that was asked for; None: this process alone."""
     if engine == "local":
-        if address is not None or gpus_per_worker:
-            raise InputError("--address and --gpus-per-worker need --engine ray")
+        if address is not None or workers is not None or gpus_per_worker:
+            raise InputError("--address, --workers and --gpus-per-worker need --engine ray")
         return None
     from spotchange.cluster import ClusterOptions, check_reachable
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from spotchange.cli.cluster import Address, Engine, GpusPerWorker, cluster_of, kept_rows, rate
-from spotchange.cli.decoding import Decode
+from spotchange.cli.cluster import Address, Engine, GpusPerWorker, Workers, cluster_of, kept_rows, rate
+from spotchange.cli.decoding import Beam, Decode, Decoding, MaxWords, Meteor
+from spotchange.cli.device import Device
 from spotchange.cli.model_options import (
     MODEL_HELP,
     Differences,
@@ -72,17 +73,17 @@ def evaluate(
     differences: Differences = None,
     max_new_tokens: MaxNewTokens = None,
     model_option: ModelOptions = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    device: Device = "auto",
     runtime: Runtime = "auto",
     batch_size: Annotated[int, typer.Option(min=1, help="Pairs computed together.")] = 16,
-    decode: Annotated[Decode, typer.Option(help="greedy, as the papers decode, or beam.")] = Decode.BEAM,
-    beam: Annotated[int, typer.Option(min=1, max=32, help="Sentences kept while searching.")] = 3,
-    max_words: Annotated[int, typer.Option(min=1, max=512, help="Longest caption, in tokens.")] = 32,
-    meteor: Annotated[bool, typer.Option("--meteor/--no-meteor", help="METEOR takes the longest by far.")] = True,
+    decode: Decoding = Decode.BEAM,
+    beam: Beam = 3,
+    max_words: MaxWords = 32,
+    meteor: Meteor = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of intervals and tests.")] = 0,
     engine: Engine = "local",
     address: Address = None,
-    workers: Annotated[int | None, typer.Option(min=1, help="With --engine ray: how many; default: all cores.")] = None,
+    workers: Workers = None,
     gpus_per_worker: GpusPerWorker = 0.0,
 ) -> None:
     """Caption a split and measure: standard metrics, verdicts, facts, pointing; in total and by change type.
@@ -124,9 +125,11 @@ def evaluate(
     systems = [model, *([] if compare is None else [compare])]
     with kept_rows(cluster, out, report, parts=len(systems)) as kept:
         answer = partial(_answer, options, model_options, cluster, dict(zip(systems, kept, strict=False)))
-        evaluation = run(model, data_set, options, answer=answer, judge=asked_judge)
-        if asked_judge is not None:
-            notes().print(f"judge {asked_judge.name}: {asked_judge.usage}", markup=False, soft_wrap=True)
+        try:
+            evaluation = run(model, data_set, options, answer=answer, judge=asked_judge)
+        finally:  # what was asked before an error is paid for
+            if asked_judge is not None:
+                print_usage(f"judge {asked_judge.name}", asked_judge.usage)
         if out is not None:
             write_text(out, json_text(evaluation.as_dict()) + "\n")
         _show(evaluation, report, as_json=as_json)

@@ -35,7 +35,7 @@ def exit_code_of(error: BaseException) -> int:
     if isinstance(error, KeyboardInterrupt) or type(error).__name__ == "Abort":  # what the framework makes of it
         return INTERRUPTED
     known = _as_input_error(error)
-    with suppress(OSError):  # where nobody can be told, the exit code still tells
+    with suppress(OSError, SystemExit):  # where nobody can be told (rich exits with 1 then), the exit code still tells
         print_error(known or InputError(_summary(error), hint=_keep(error)))
     return BAD_INPUT if known is not None else OUR_MISTAKE
 

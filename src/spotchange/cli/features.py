@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from spotchange.cli.cluster import Address, Engine, GpusPerWorker, cluster_of, rate
+from spotchange.cli.cluster import Address, Engine, GpusPerWorker, Workers, cluster_of, rate
+from spotchange.cli.device import Device, pick_device
 from spotchange.cli.output import notes, print_json, print_line, progress
 from spotchange.errors import InputError
 from spotchange.locks import one_writer
-from spotchange.storage import as_place
+from spotchange.storage import as_place, check_writable
 
 if TYPE_CHECKING:
     from spotchange.data.caches.features import Task
@@ -32,13 +33,13 @@ def features(
     changes: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting of the recipe.")
     ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    device: Device = "auto",
     bf16: Annotated[
         bool, typer.Option("--bf16", help="Rounder numbers on a CPU too: faster where it computes with them.")
     ] = False,
     engine: Engine = "local",
     address: Address = None,
-    workers: Annotated[int | None, typer.Option(min=1, help="With --engine ray: how many; default: all cores.")] = None,
+    workers: Workers = None,
     gpus_per_worker: GpusPerWorker = 0.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON.")] = False,
 ) -> None:
@@ -46,7 +47,6 @@ def features(
 
     Run the same command again to go on after an interruption.
     """
-    from spotchange.cli.generate import pick_device
     from spotchange.config.recipes import find_recipe
     from spotchange.config.sources import DatasetSource
     from spotchange.config.training import Recipe
@@ -57,6 +57,7 @@ def features(
     if (scenes is None) == (data is None):
         raise InputError("give either --scenes or --data")
     settings = Recipe.from_yaml(find_recipe(recipe), changes)
+    check_writable(out, "--out")
     where = pick_device(device)
 
     from spotchange.training.randomness import seed_everything

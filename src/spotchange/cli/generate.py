@@ -1,4 +1,4 @@
-"""`spotchange generate`: a data set of scenes synthetic."""
+"""`spotchange generate`: a data set of synthetic scenes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from spotchange.cli.cluster import Address, Engine, GpusPerWorker, cluster_of, rate, tell_workers
+from spotchange.cli.cluster import Address, Engine, GpusPerWorker, Workers, cluster_of, rate, tell_workers
+from spotchange.cli.device import Device, pick_device
 from spotchange.cli.generate_everyday import everyday_split
 from spotchange.cli.output import COMPILING, notes, print_json, progress
 from spotchange.errors import InputError
@@ -19,14 +20,17 @@ from spotchange.storage import as_place
 if TYPE_CHECKING:
     from spotchange.cluster import ClusterOptions
     from spotchange.config.scenes import DatasetPlan
-    from spotchange.scenes.dataset import MadeScene, SceneWork, Written
+    from spotchange.scenes.dataset import Written
+    from spotchange.scenes.making import MadeScene, SceneWork
 
 ALL = "all"
 MOST_SCENES_A_PIECE = 64  # of the work of a cluster: three or four PNG files each, some 25 MB
+TABLE_TOP_ONLY = ("start", "preset", "quality", "references", "changes", "masks", "overrides")
 MOST_SCENES = 10_000_000  # 140 times what the official set has
 
 
 def generate(
+    context: typer.Context,
     out: Annotated[
         Path, typer.Option(parser=as_place, metavar="DIR", help="Folder of the data set; each split is a folder in it.")
     ],
@@ -36,7 +40,7 @@ def generate(
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="The same seed gives the same scenes.")] = 0,
     split: Annotated[str, typer.Option(help="train, val, test, or all in the official proportions.")] = "train",
     size: Annotated[str, typer.Option(help="Width x height of the images in pixels.")] = "480x320",
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    device: Device = "auto",
     start: Annotated[
         int, typer.Option(min=0, max=MOST_SCENES, help="Number of the first scene, to share work over machines.")
     ] = 0,
@@ -59,7 +63,7 @@ def generate(
     ] = None,
     engine: Engine = "local",
     address: Address = None,
-    workers: Annotated[int | None, typer.Option(min=1, help="With --engine ray: how many; default: all cores.")] = None,
+    workers: Workers = None,
     gpus_per_worker: GpusPerWorker = 0.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON.")] = False,
 ) -> None:
@@ -68,15 +72,17 @@ def generate(
     Run the same command again to go on after an interruption.
     """
     cluster = cluster_of(engine, address, workers, gpus_per_worker)
-    if world == "everyday" and cluster is not None:
-        raise InputError("--world everyday runs on one machine", hint="leave out --engine ray")
     if world == "everyday":
+        if cluster is not None:
+            raise InputError("--world everyday runs on one machine", hint="leave out --engine ray")
+        _refuse_given(context, TABLE_TOP_ONLY, "not for --world everyday")
         everyday_split(
             out=out, pairs=pairs, seed=seed, split=split, size=size, device=device, library=library, as_json=as_json
         )
         return
     if world != "table-top":
         raise InputError(f"unknown world '{world}'", hint="use table-top or everyday")
+    _refuse_given(context, ("library",), "only for --world everyday")
     plans = _plans(
         split,
         {
@@ -98,6 +104,14 @@ def generate(
         return
     for each in written:
         notes().print(f"{out / each.split}: {each.pairs} pairs ({each.new_pairs} new)", markup=False, soft_wrap=True)
+
+
+def _refuse_given(context: typer.Context, names: Sequence[str], why: str) -> None:
+    """Refuse options that would do nothing."""
+    given = [name for name in names if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"]
+    if given:
+        flags = {parameter.name: parameter.opts[0] for parameter in context.command.params}
+        raise InputError(f"{', '.join(flags[name] for name in given)}: {why}")
 
 
 def _generate(
@@ -146,21 +160,6 @@ def parse_size(text: str) -> dict[str, int]:
     if not separator or not width.isdecimal() or not height.isdecimal():
         raise InputError(f"--size {text!r} is not of the form 480x320")
     return {"width": int(width), "height": int(height)}
-
-
-def pick_device(name: str) -> str:
-    """A device that is there; auto prefers CUDA."""
-    if name == "cpu":
-        return name
-    import torch
-
-    if name == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    if name.partition(":")[0] != "cuda":
-        raise InputError(f"unknown device '{name}'", hint="use auto, cpu, cuda or cuda:N")
-    if not torch.cuda.is_available():
-        raise InputError("there is no CUDA device here", hint="use --device cpu")
-    return name
 
 
 def _scene_values(preset: str, changes: str | None, overrides: list[str]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+from spotchange.cli.device import pick_device
 from spotchange.cli.output import notes, print_json, progress
 from spotchange.errors import InputError
 
@@ -26,7 +27,7 @@ def everyday_split(
     as_json: bool,
 ) -> None:
     """Write a split of everyday pairs; the held-out things and photos are for val and test."""
-    from spotchange.cli.generate import parse_size, pick_device
+    from spotchange.cli.generate import parse_size
     from spotchange.everyday.dataset import SPLIT_SEEDS, EverydayPlan, generate_everyday
     from spotchange.everyday.library import bundled_library, read_library
 

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from spotchange.cli.output import print_json, print_line
+from spotchange.cli.device import Device
+from spotchange.cli.output import notes, print_json, print_line
 from spotchange.errors import InputError
 from spotchange.files import read_input
 
@@ -21,7 +22,7 @@ def rank(
     model: Annotated[str, typer.Option(help="A model folder whose model was adapted, or 'bundled'.")] = "bundled",
     top: Annotated[int, typer.Option(min=1, help="How many to print.")] = 10,
     as_json: Annotated[bool, typer.Option("--json", help="Print the ranking as JSON.")] = False,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    device: Device = "auto",
 ) -> None:
     """Rank sentences for a pair of images, or pairs of images for a sentence."""
     ranked: list[dict[str, Any]]
@@ -45,22 +46,31 @@ def _captions_for_pair(
     before: Path, after: Path, sentences: list[str], model: str, device: str
 ) -> list[dict[str, Any]]:
     from spotchange.answering import load
-    from spotchange.evaluation import rank_captions
+    from spotchange.evaluation.retrieval import rank_captions, reading_notes
 
-    found = rank_captions(load(model, device=device, runtime="torch"), (before, after), sentences)
+    captioner = load(model, device=device, runtime="torch")
+    found = rank_captions(captioner, (before, after), sentences)
+    _tell(reading_notes(captioner, sentences))
     return [{"caption": text, "similarity": round(similarity, 4)} for text, similarity in found]
 
 
 def _pairs_for_text(text: str, manifest: Path, model: str, device: str) -> list[dict[str, Any]]:
     from spotchange.answering import load
     from spotchange.answering.bulk.one_machine import pairs_from_manifest
-    from spotchange.evaluation import rank_pairs
+    from spotchange.evaluation.retrieval import rank_pairs, reading_notes
 
     named = pairs_from_manifest(manifest)
     if not named:
         raise InputError(f"{manifest} holds no pair")
-    found = rank_pairs(load(model, device=device, runtime="torch"), text, [(each.before, each.after) for each in named])
+    captioner = load(model, device=device, runtime="torch")
+    found = rank_pairs(captioner, text, [(each.before, each.after) for each in named])
+    _tell(reading_notes(captioner, [text]))
     return [{"id": named[place].id, "similarity": round(similarity, 4)} for place, similarity in found]
+
+
+def _tell(found: list[str]) -> None:
+    for note in found:
+        notes().print("note:", note, markup=False, soft_wrap=True)
 
 
 def _sentences(path: Path) -> list[str]:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from spotchange.cli.device import Device
 from spotchange.cli.model_options import (
     MODEL_HELP,
     Differences,
@@ -28,7 +29,7 @@ def serve(
     differences: Differences = None,
     max_new_tokens: MaxNewTokens = None,
     model_option: ModelOptions = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    device: Device = "auto",
     threads: Annotated[int | None, typer.Option(min=1, max=1024, help="CPU threads to use.")] = None,
     runtime: Runtime = "auto",
     batch_size: Annotated[int, typer.Option(min=1, max=256, help="Pairs computed together at most.")] = 16,

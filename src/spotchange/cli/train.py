@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from spotchange.cli.device import Device
 from spotchange.cli.output import COMPILING, notes, print_json, print_line
 from spotchange.locks import one_writer
 
@@ -26,7 +27,7 @@ def train(
     until: Annotated[
         int | None, typer.Option(min=1, help="Save and stop this command at this step; --resume goes on.")
     ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    device: Device = "auto",
     json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
     """Train a model. Several GPUs: torchrun --nproc-per-node 8 -m spotchange train RECIPE."""

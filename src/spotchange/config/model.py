@@ -122,6 +122,8 @@ class VocabularySettings(Settings):
     """[MASK]; null: the tokenizer has none, and idc-pcl adds a row of its own for it."""
     class_mark: int | None = None
     """[CLS], likewise."""
+    unknown: int | None = None
+    """[UNK]; null: the tokenizer has none."""
 
 
 class ModelSettings(Settings):

@@ -34,14 +34,21 @@ def published_retrieval(similarity: Similarity, captions: Sequence[Sequence[int]
     Returns:
         Scores under `PAIR_TO_TEXT` and `TEXT_TO_PAIR`: R@1 and so on, "median rank", "mean rank".
     """
-    if similarity.shape[0] != len(captions) or not len(captions):
-        raise InputError(f"{similarity.shape[0]} rows of similarities against {len(captions)} pairs")
+    check_similarities(similarity, captions)
     to_text, to_pair = pair_to_text_ranks(similarity, captions), text_to_pair_ranks(similarity, captions)
     return {
         PAIR_TO_TEXT: _summary(to_text, median=float(np.median(to_text))),
         # The lower of two middle ranks, as torch takes it.
         TEXT_TO_PAIR: _summary(to_pair, median=float(np.sort(to_pair)[(len(to_pair) - 1) // 2])),
     }
+
+
+def check_similarities(similarity: Similarity, captions: Sequence[Sequence[int]]) -> None:
+    """Refuse what has no ranks; against nan nothing is ahead, so that a model that diverged would come out first."""
+    if similarity.shape[0] != len(captions) or not len(captions):
+        raise InputError(f"{similarity.shape[0]} rows of similarities against {len(captions)} pairs")
+    if np.isnan(similarity).any():
+        raise InputError("similarities are not numbers: has the model diverged?")
 
 
 def pair_to_text_ranks(similarity: Similarity, captions: Sequence[Sequence[int]]) -> Ranks:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spotchange.errors import InputError, ModelError
-from spotchange.evaluation.published_retrieval import published_retrieval
+from spotchange.evaluation.published_retrieval import check_similarities, published_retrieval
 from spotchange.images import read_pair
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 CUTOFFS = (1, 5, 10, 20, 50)
 _CHUNK = 256
+_NAMED = 8  # unknown words in a note
 
 Similarity = NDArray[np.floating[Any]]
 
@@ -38,8 +39,7 @@ def retrieval_scores(similarity: Similarity, captions: Sequence[Sequence[int]]) 
     Returns:
         Scores under "pair to text" and "text to pair": R@1 and so on, "median rank", "mean rank".
     """
-    if similarity.shape[0] != len(captions) or not len(captions):
-        raise InputError(f"{similarity.shape[0]} rows of similarities against {len(captions)} pairs")
+    check_similarities(similarity, captions)
     pairs_of_text: dict[int, list[int]] = {}
     for pair, columns in enumerate(captions):
         for column in set(columns):
@@ -93,6 +93,18 @@ def rank_pairs(captioner: Captioner, text: str, pairs: Sequence[Pair]) -> list[t
     """Places of pairs in the list with their similarity to a text, the best first."""
     similarity = embed_pairs(captioner, pairs) @ embed_texts(captioner, [text])[0]
     return [(int(place), float(similarity[place])) for place in np.argsort(-similarity, kind="stable")]
+
+
+def reading_notes(captioner: Captioner, texts: Sequence[str]) -> list[str]:
+    """What the model cannot read of texts; a similarity does not tell."""
+    unknown, cut = _needed(captioner).unread(texts)
+    notes = []
+    if unknown:
+        more = f" and {len(unknown) - _NAMED} more" if len(unknown) > _NAMED else ""
+        notes.append(f"words that {captioner.name} does not know: {', '.join(unknown[:_NAMED])}{more}")
+    if cut:
+        notes.append(f"{cut} of {len(texts)} sentences are too long for {captioner.name} and are cut")
+    return notes
 
 
 def embed_pairs(captioner: Captioner, pairs: Sequence[Pair], *, batch_size: int = 16) -> NDArray[np.float32]:

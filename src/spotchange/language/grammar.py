@@ -66,7 +66,10 @@ _FREE_NO_CHANGE = re.compile(
     r"(?: the)? (?:same|identical|unchanged|alike)(?: as\b| to\b| in both\b|$)"
     r"|^(?:same|identical|unchanged)(?: (?:scenes?|images?|pictures?))?$"
 )
-_BUT = re.compile(r"\b(?:but|except|however|only|besides|other than|apart from)\b")
+_BUT = re.compile(
+    r"\b(?:but|except|however|only|besides|other than|apart from"
+    r"|no (?:other|further|more|additional)|nothing (?:else|more))\b"
+)
 
 
 class UnreadableError(ValueError):

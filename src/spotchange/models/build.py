@@ -33,6 +33,7 @@ _SPECIAL_TOKENS = {  # role: the names it has in the tokenizers we know
     "pad": ("[PAD]",),
     "mask": ("[MASK]",),
     "class_mark": ("[CLS]",),
+    "unknown": ("[UNK]",),
 }
 
 
@@ -65,6 +66,7 @@ def vocabulary_of(tokenizer: Tokenizer) -> VocabularySettings:
         pad=found["pad"] or 0,
         mask=found["mask"],
         class_mark=found["class_mark"],
+        unknown=found["unknown"],
     )
 
 

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spotchange.answering import Answer, CaptionOptions
+from PIL import Image
+
+from spotchange.answering import Answer, CaptionOptions, ImagePair, LoadOptions, load
+from spotchange.answering.ignore import without_ignored
 from spotchange.errors import SpotchangeError
-from spotchange.regression.one_pair import ComparedFile
+from spotchange.language import says_no_change
+from spotchange.regression.one_pair import ComparedFile, Job
 
 if TYPE_CHECKING:
     from spotchange.answering import Captioner
@@ -18,15 +23,47 @@ if TYPE_CHECKING:
 WORDED_TOGETHER = 16  # pairs that a model is shown at a time
 
 
-def in_words(results: Iterable[tuple[ComparedFile, tuple[Path, Path]]], captioner: Captioner) -> Iterator[ComparedFile]:
+@dataclass(frozen=True, kw_only=True)
+class Wording:
+    """The model that words what changed, not loaded yet: every worker of a cluster loads its own."""
+
+    model: str
+    options: LoadOptions
+
+    def start(self) -> Captioner:
+        """Load the model."""
+        return load(
+            self.model,
+            device=self.options.device,
+            threads=self.options.threads,
+            runtime=self.options.runtime,
+            model_options=self.options.model_options,
+        )
+
+    @cached_property
+    def asked(self) -> str:
+        """Fingerprint of the model and of how it is asked."""
+        from spotchange.answering.bulk.fingerprint import asked_fingerprint
+
+        return asked_fingerprint(self.model, self.options.model_options, CaptionOptions())
+
+
+def in_words(results: Iterable[tuple[ComparedFile, Job]], captioner: Captioner) -> Iterator[ComparedFile]:
     """The model's sentences for what the comparison called changed, some pairs at a time, in order."""
     results = iter(results)
     while part := list(islice(results, WORDED_TOGETHER)):
-        changed = [(each, files) for each, files in part if each.status == "changed"]
-        pairs = [files for _, files in changed]
+        changed = [(each, job) for each, job in part if each.status == "changed"]
+        pairs = [_shown(job) for _, job in changed]
         answers = captioner.answer_many(pairs, options=CaptionOptions(), batch_size=WORDED_TOGETHER, keep_errors=True)
         worded = {each.name: _worded(each, answer) for (each, _), answer in zip(changed, answers, strict=True)}
         yield from (worded.get(each.name, each) for each, _ in part)
+
+
+def _shown(job: Job) -> tuple[Path, Path | Image.Image]:
+    """What the model looks at: rectangles that are not compared are not worded either."""
+    if not job.options.ignore:
+        return job.before, job.after
+    return job.before, without_ignored(ImagePair.of(job.before, job.after), job.options.ignore).after.pil
 
 
 def _worded(compared: ComparedFile, answer: Answer | SpotchangeError) -> ComparedFile:
@@ -37,7 +74,8 @@ def _worded(compared: ComparedFile, answer: Answer | SpotchangeError) -> Compare
         warning = f"the model did not word this: {answer.message}"
         return replace(compared, result=replace(compared.result, warnings=(*compared.result.warnings, warning)))
     worded = answer.result
-    if worded.source == "vlm" and not worded.changed:  # it was asked and sees nothing: its warning says so
+    if worded.source == "vlm" and (not worded.changed or says_no_change(worded.caption)):
+        # It was asked and sees nothing, whatever its score: its warning says so.
         return replace(
             compared, result=replace(compared.result, warnings=(*compared.result.warnings, *worded.warnings))
         )

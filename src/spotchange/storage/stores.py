@@ -15,6 +15,8 @@ SCHEMES = {"s3": "s3", "gs": "gs", "az": "az", "abfs": "az", "hf": "train", "htt
 TRIES = 5
 FIRST_PAUSE = 0.2  # seconds; doubles with every further try
 LONGEST = 200  # characters of what a store says: some send a page
+# s3fs would ask how long a file is before it reads it, and hold ten parts of 50 MiB of one that goes up.
+_SETTINGS = {"s3": {"max_concurrency": 1}}
 _NO_CREDENTIALS = ("NoCredentialsError", "PartialCredentialsError", "DefaultCredentialsError", "GatedRepoError")
 _NOT_THERE = ("RepositoryNotFoundError", "RevisionNotFoundError", "EntryNotFoundError", "ResourceNotFoundError")
 _FINAL = (IsADirectoryError, NotADirectoryError, FileExistsError, ValueError, TypeError, NotImplementedError)
@@ -88,7 +90,7 @@ def _store_of(scheme: str) -> Any:
         import fsspec
 
         # What another process wrote a moment ago must be seen.
-        return fsspec.filesystem(scheme, use_listings_cache=False)
+        return fsspec.filesystem(scheme, use_listings_cache=False, **_SETTINGS.get(scheme, {}))
     except ImportError as error:
         raise MissingExtraError(f"{scheme}://...", extra=SCHEMES[scheme]) from error
 

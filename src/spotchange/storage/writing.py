@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from pathlib import Path
@@ -24,11 +25,12 @@ def upload(local: Path, target: StorePath) -> None:
 
 
 def check_writable(folder: str | os.PathLike[str], option: str) -> None:
-    """Refuse a folder in a store that cannot be written, before any time is spent on what will be written there.
+    """Refuse a folder that cannot be written, before any time is spent on what will be written there.
 
-    Nothing but writing tells: buckets may be listed by many and written by few.
+    Of a store nothing but writing tells: buckets may be listed by many and written by few.
     """
     if not isinstance(folder, StorePath):
+        _check_on_disk(Path(folder))
         return
     if folder.read_only:
         raise InputError(f"{option} {folder}: web servers are only read")
@@ -39,3 +41,11 @@ def check_writable(folder: str | os.PathLike[str], option: str) -> None:
         probe.unlink(missing_ok=True)
     except OSError as error:
         raise InputError(f"cannot write {folder}: {error.strerror or error}") from error
+
+
+def _check_on_disk(folder: Path) -> None:
+    nearest = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
+    if not nearest.is_dir():
+        raise InputError(f"cannot write {folder}: {nearest} is not a folder")
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        raise InputError(f"cannot write {folder}: {os.strerror(errno.EACCES)}")

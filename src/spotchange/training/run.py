@@ -17,6 +17,7 @@ from spotchange.models.clip4idc import Clip4idc
 from spotchange.models.hub.card import FIGURES, README, new_card, with_figures
 from spotchange.models.weights.description import BEST, LAST
 from spotchange.models.weights.folder import LoadedModel, save_model
+from spotchange.storage import check_writable
 from spotchange.training.chat import chat_parts
 from spotchange.training.log import read_log
 from spotchange.training.loop import StageParts, Trainer
@@ -36,6 +37,7 @@ def run_stage(
     recipe: Recipe, *, out: Path, resume: bool = False, stop: StopRequest | None = None, device: str = "auto"
 ) -> dict[str, Any] | None:
     """Train as `recipe` says and return where the run stands; None in all processes but the first."""
+    check_writable(out, "--out")
     recover_folder(out / LAST)
     if not resume and ((out / LAST).exists() or (out / BEST).exists()):  # either would be replaced
         raise InputError(f"{out} already holds a run", hint="--resume goes on with it; or give another --out")

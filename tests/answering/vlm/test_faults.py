@@ -17,8 +17,8 @@ from asked import GOOD, ask, pairs
 
 from scripted_server import completion
 from spotchange.answering.interface import Answer, CaptionOptions
-from spotchange.answering.vlm.asking import data_url
 from spotchange.answering.vlm.build import build_vlm
+from spotchange.answering.vlm.sent_images import data_url
 from spotchange.errors import ReplyError
 
 
@@ -79,6 +79,7 @@ def test_every_pair_ends_once_whatever_happens_on_the_way(serve: Any) -> None:
         (completion(json.dumps({"changed": True, "caption": ""})), "no sentence"),
         (completion(json.dumps([1])), "other keys"),
         (completion(json.dumps({"changed": True, "caption": 2001 * "x"})), "no sentence"),
+        (completion(json.dumps({"changed": True, "caption": "Nothing changed."})), "contradicts itself"),
         (completion('{"changed": true, "changed": false, "caption": "x"}'), "says 'changed' twice"),
         (completion(GOOD, finish_reason="length"), "cut off"),
         ({"choices": []}, "no chat completion"),
@@ -103,7 +104,7 @@ def test_an_unusable_reply_is_an_error_of_its_pair_alone(serve: Any, reply: Any,
 
 def test_an_endless_answer_is_not_read_to_its_end(serve: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither a long one nor a short one that unpacks to a long one."""
-    monkeypatch.setattr("spotchange.answering.vlm.server.LONGEST_BODY", 100_000)
+    monkeypatch.setattr("spotchange.answering.vlm.exchange.LONGEST_BODY", 100_000)
     packed = gzip.compress(bytes(10_000_000))
     for reply in ("x" * 200_000, (200, packed, {"content-encoding": "gzip"})):
         server = serve(lambda body, tries, reply=reply: reply)

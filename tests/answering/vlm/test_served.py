@@ -6,6 +6,7 @@ import asyncio
 import base64
 import io
 import json
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -46,6 +47,27 @@ def test_identical_pixels_are_never_asked_about(serve: Any) -> None:
     assert isinstance(answer, Answer)
     assert not answer.result.changed
     assert server.bodies == []
+
+
+def test_what_is_ignored_is_not_shown(serve: Any) -> None:
+    server = serve(lambda body, tries: completion(GOOD))
+    before, after = Image.new("RGB", (40, 30), "red"), Image.new("RGB", (40, 30), "red")
+    after.paste("blue", (0, 0, 10, 10))
+    answerer = build_vlm(server.model, {"no_cache": "true"}, device="cpu")
+    options = CaptionOptions(ignore=[(0, 0, 10, 10)])
+    (answer,) = answerer.answer([ImagePair.of(before, after)], options)
+    assert isinstance(answer, Answer)
+    assert not answer.result.changed
+    assert server.bodies == []  # nothing else differs
+    after.paste("green", (30, 20, 40, 30))
+    (answer,) = answerer.answer([ImagePair.of(before, after)], options)
+    assert isinstance(answer, Answer)
+    assert answer.result.changed
+    parts = server.bodies[0]["messages"][-1]["content"]
+    sent = [Image.open(io.BytesIO(base64.b64decode(part["image_url"]["url"].partition(",")[2]))) for part in parts[:2]]
+    assert [image.getpixel((5, 5)) for image in sent] == [(255, 0, 0)] * 2
+    assert sent[1].getpixel((35, 25)) != (255, 0, 0)
+    assert answer.after.getpixel((5, 5)) == (0, 0, 255)  # people see what was given
 
 
 def test_requests_are_started_evenly_over_batches(serve: Any) -> None:
@@ -112,6 +134,17 @@ def test_an_unusable_reply_is_not_cached(serve: Any, tmp_path: Path) -> None:
     answerer = build_vlm(server.model, {"cache": str(tmp_path / "replies.sqlite")}, device="cpu")
     assert isinstance(answerer.answer(pairs(1), CaptionOptions())[0], ReplyError)
     assert isinstance(answerer.answer(pairs(1), CaptionOptions())[0], Answer)
+
+
+@pytest.mark.parametrize("row", ["{", "{}", "[1]", '{"text": 3}', '{"text": "x", "prompt_tokens": null}', b"\xff", 3])
+def test_a_damaged_entry_is_asked_for_again(serve: Any, tmp_path: Path, row: Any) -> None:
+    server = serve(lambda body, tries: completion(GOOD))
+    answerer = build_vlm(server.model, {"cache": str(tmp_path / "replies.sqlite")}, device="cpu")
+    answerer.answer(pairs(1), CaptionOptions())
+    with sqlite3.connect(tmp_path / "replies.sqlite") as database:
+        database.execute("UPDATE replies SET reply = ?", (row,))
+    assert isinstance(answerer.answer(pairs(1), CaptionOptions())[0], Answer)
+    assert len(server.bodies) == 2
 
 
 def test_a_change_score_from_probabilities(serve: Any) -> None:
@@ -211,6 +244,9 @@ def test_every_difference_is_asked_for(serve: Any) -> None:
     (answer,) = ask(server, differences="many")
     assert list(answer.result.differences) == many["differences"]
     assert answer.result.to_dict()["differences"] == many["differences"]
+    many["differences"] *= 51  # a model that does not stop has not answered
+    (refused,) = ask(server, differences="many")
+    assert "no list of sentences" in refused.message
 
 
 def test_a_servers_client_loads_no_torch(serve: Any) -> None:

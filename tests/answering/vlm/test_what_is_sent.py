@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import logging
+import zlib
+from base64 import b64decode, b64encode
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +14,16 @@ import numpy as np
 import pytest
 from asked import GOOD, ask, pairs
 from PIL import Image
+from PIL.ImageCms import ImageCmsProfile, createProfile
+from PIL.PngImagePlugin import PngInfo
 
 from scripted_server import completion
 from spotchange.answering import ImagePair, load
 from spotchange.answering.interface import Answer, CaptionOptions
 from spotchange.answering.vlm.build import build_vlm
+from spotchange.answering.vlm.sent_images import data_url
 from spotchange.errors import InputError, ReplyError
+from spotchange.images import encode_image, read_image
 
 KEY = "sk-never-to-be-seen"
 
@@ -37,22 +43,104 @@ def test_a_redirect_is_not_followed(serve: Any) -> None:
     (outcome,) = ask(serve(lambda body, tries: (307, "", there)))
     assert isinstance(outcome, ReplyError)
     assert elsewhere.bodies == []
+    # Nor is one made sense of: what cannot be an address would end the run.
+    server = serve(lambda body, tries: (302, "", {"location": "127.0.0.1:80:80"}))
+    assert ["answered 302: it leads elsewhere" in each.message for each in ask(server, 2)] == [True, True]
 
 
 def test_where_a_photo_was_taken_is_not_sent(serve: Any) -> None:
     server = serve(lambda body, tries: completion(GOOD))
-    photo = Image.new("RGB", (20, 10), "red")
     exif = Image.Exif()
     exif[0x010E] = "at home"
-    stream = io.BytesIO()
-    photo.save(stream, "JPEG", exif=exif)
-    plain = io.BytesIO()
-    Image.new("RGB", (20, 10), "blue").save(plain, "JPEG")
+    photo, plain = written("JPEG", exif=exif), written("JPEG", "L")
     answerer = build_vlm(server.model, {"no_cache": "true"}, device="cpu")
-    answerer.answer([ImagePair.of(stream.getvalue(), plain.getvalue())], CaptionOptions())
+    answerer.answer([ImagePair.of(photo, plain)], CaptionOptions())
     first, second = (part["image_url"]["url"] for part in server.bodies[0]["messages"][-1]["content"][:2])
-    assert first.startswith("data:image/png;")  # written anew
-    assert second.startswith("data:image/jpeg;")  # as it was
+    assert first == f"data:image/jpeg;base64,{b64encode(written('JPEG')).decode()}"  # without it
+    assert second == f"data:image/jpeg;base64,{b64encode(plain).decode()}"  # as it was
+
+
+def written(kind: str, mode: str = "RGB", **options: Any) -> bytes:
+    stream = io.BytesIO()
+    noise = np.random.default_rng(7).integers(0, 255, (40, 50, 3), dtype=np.uint8)
+    Image.fromarray(noise).convert(mode).save(stream, kind, **options)
+    return stream.getvalue()
+
+
+def deep() -> bytes:
+    """16 bits: readers differ in which of them they show."""
+    stream = io.BytesIO()
+    Image.fromarray(np.arange(2000, dtype=np.uint16).reshape(40, 50)).save(stream, "PNG")
+    return stream.getvalue()
+
+
+def lying() -> Image.Exif:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    return exif
+
+
+def with_texts(*, zipped: bool, **texts: str) -> bytes:
+    info = PngInfo()
+    for name, text in texts.items():
+        info.add_itxt(name.replace("_", " "), text, zip=zipped)
+    return written("PNG", pnginfo=info)
+
+
+def with_chunk(name: bytes, content: bytes) -> bytes:
+    """Behind the image, where large files have it far from their start."""
+    chunk = len(content).to_bytes(4, "big") + name + content + zlib.crc32(name + content).to_bytes(4, "big")
+    return (whole := written("PNG"))[:-12] + chunk + whole[-12:]
+
+
+def with_segment(marker: int, content: bytes) -> bytes:
+    whole = written("JPEG")
+    return whole[:2] + bytes([255, marker]) + (len(content) + 2).to_bytes(2, "big") + content + whole[2:]
+
+
+AS_IT_IS = [
+    written("PNG"),
+    written("PNG", "L"),
+    written("PNG", "P"),
+    written("JPEG", progressive=True, subsampling=2),
+    written("JPEG", icc_profile=ImageCmsProfile(createProfile("sRGB")).tobytes()),
+]
+WITHOUT_THE_REST = [
+    with_texts(zipped=True, XML_com_adobe_xmp="at home"),
+    with_texts(zipped=False, Raw_profile_type_exif="61742068"),
+    with_texts(zipped=False, Comment="at home"),
+    with_chunk(b"eXIf", b"MM\0*at home"),
+    written("PNG") + b"at home",
+    written("JPEG", comment=b"at home"),
+    with_segment(0xED, b"Photoshop 3.0\0at home"),
+    with_segment(0xE2, b"FPXR\0at home"),
+    with_segment(0xE0, b"JFXX\0\x10thumbnail"),
+    written("JPEG", progressive=True) + b"a film of what came before",
+]
+ANEW = [
+    written("PNG", "RGBA"),  # what lies under it would be the server's choice
+    with_chunk(b"tRNS", bytes(6)),
+    deep(),
+    written("JPEG", exif=lying()),
+    written("WEBP"),  # not every server reads it
+]
+
+
+@pytest.mark.parametrize(
+    ("content", "how"),
+    [(content, how) for how, each in enumerate((AS_IT_IS, WITHOUT_THE_REST, ANEW)) for content in each],
+)
+def test_of_a_file_the_image_is_sent_and_nothing_else(content: bytes, how: int) -> None:
+    image = ImagePair.of(content, content).before
+    kind, _, encoded = data_url(image, "png").partition(";base64,")
+    sent = b64decode(encoded)
+    assert np.array_equal(read_image(sent), image.pixels)
+    if how == 0:
+        assert sent == content
+    elif how == 1:
+        assert sent in (written("PNG"), written("JPEG"), written("JPEG", progressive=True))
+    else:
+        assert (kind, sent) == ("data:image/png", encode_image(image.pil))
 
 
 def test_the_key_is_sent_and_never_shown(
@@ -60,7 +148,7 @@ def test_the_key_is_sent_and_never_shown(
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     caplog.set_level(logging.DEBUG)
-    server = serve(lambda body, tries: (401, f"bad key {KEY}", {}) if tries == 1 else completion(GOOD))
+    server = serve(lambda body, tries: (401, f"bad key {KEY}", {"x-key": KEY}) if tries == 1 else completion(GOOD))
     cache = tmp_path / "replies.sqlite"
     answerer = build_vlm(server.model, {"cache": str(cache)}, device="cpu")
     (refused,) = answerer.answer(pairs(1), CaptionOptions())
@@ -103,6 +191,7 @@ def test_replies_of_one_name_under_two_paths_of_a_host_are_not_mixed(serve: Any,
         ("openai:http://127.0.0.1/v1#m", {"proxy": "proxy.example"}, "'proxy.example' is no address"),
         ("openai:http://127.0.0.1/v1#m", {"proxy": "user:secret@proxy"}, "is no address"),
         ("openai:http://127.0.0.1/v1#m", {"proxy": "http://[::1"}, "is no address"),
+        ("openai:http://127.0.0.1/v1#m", {"calibration": "/dev/zero"}, "cannot read the calibration"),
         ("vlm:", {}, "names no model"),
         ("vlm:~/nothing/there", {}, "no model folder at ~/nothing/there"),
         ("vlm:someone/model@v1", {"revision": "v2"}, "names two revisions"),
@@ -169,6 +258,11 @@ def test_options_may_be_values(serve: Any) -> None:
     server = serve(lambda body, tries: completion(GOOD))
     load(server.model, model_options={"no_cache": True, "retries": 0, "hints": True}).caption(*pairs_of_arrays())
     assert "A pixel comparison reports" in server.bodies[0]["messages"][-1]["content"][-1]["text"]
+
+
+def test_options_of_the_other_kind_of_model_are_not_dropped_in_silence(caplog: pytest.LogCaptureFixture) -> None:
+    load("openai:http://127.0.0.1/v1#m", model_options={"no_cache": True, "revision": "v1", "dtype": "float16"})
+    assert "openai: models make no use of dtype, revision" in caplog.text
 
 
 def test_how_images_travel_stands_in_the_signature(serve: Any) -> None:

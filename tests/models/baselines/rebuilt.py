@@ -433,6 +433,7 @@ def chg2cap(oracle: Oracle) -> Values:
         decoder_layers=hyper["decoder_layers"],
         decoder_inner=hyper["decoder_ff"],
         end=given["end_id"],
+        pad=given["pad_id"],
         as_published=True,
     ).eval()
     take_weights(oracle, system)

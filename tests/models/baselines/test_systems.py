@@ -68,6 +68,18 @@ def test_words_one_by_one_are_words_all_at_once(name: str) -> None:
             )
 
 
+def test_padding_that_chg2cap_says_is_hidden_from_later_words() -> None:
+    """Its program samples with padding masked, its training too."""
+    system = small("chg2cap").eval()
+    ids = torch.tensor([[1, 20, 0, 31], [1, 20, 33, 31]])
+    with torch.inference_mode():
+        seen = {name: value[:2] for name, value in system.look(*cells()).items()}
+        at_once = system.read(seen, ids, ids != 0)["logits"]
+        steps = system.steps(seen, 1)
+        one_by_one = torch.stack([steps.step(ids[:, place]) for place in range(4)], dim=1)
+        torch.testing.assert_close(one_by_one, at_once, atol=1e-4, rtol=1e-4)
+
+
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_a_pair_alone_is_read_as_in_company(name: str) -> None:
     """On an odd grid, with a sentence of an odd length, and neighbours whose longer sentences pad it."""

@@ -21,7 +21,8 @@ from spotchange.evaluation import EvaluationOptions, evaluate
 from spotchange.language.vocabulary import build_tokenizer
 from spotchange.models.baselines.build import SYSTEMS
 from spotchange.models.build import build_model, preprocessor_for, settings_for
-from spotchange.models.weights.folder import save_model
+from spotchange.models.interface import DecodingOptions
+from spotchange.models.weights.folder import load_model, save_model
 from spotchange.serving.app import Service
 from spotchange.serving.settings import ServerSettings
 
@@ -87,6 +88,25 @@ def test_a_system_is_a_model_like_any_other(name: str, data_set: Path, tmp_path:
     service.close()
     assert response.status_code == 200
     assert response.json()["caption"] == together[0]
+
+
+@pytest.mark.parametrize("name", ["duda", "scorer", "dirl-ccr", "rel-att", "chg2cap"])
+def test_words_that_a_program_never_chooses(name: str, tmp_path: Path) -> None:
+    """SCORER, DIRL and Rel-Att ban the unknown word, DUDA an end at once; nobody bans anything else."""
+    loaded = load_model(saved(name, tmp_path / "run"))
+    model, words = loaded.model, loaded.settings.vocabulary
+    scores = next(each for each in reversed(list(model.modules())) if getattr(each, "out_features", 0) == words.size)
+    state = model.encode(*torch.rand(2, PAIRS, 3, 48, 80))
+
+    def said(likely: int | None) -> set[int]:
+        with torch.no_grad():
+            scores.bias.zero_()
+            scores.bias[likely] = 1e4
+        return set(model.generate(state, DecodingOptions(max_words=4)).ids.flatten().tolist())
+
+    assert (said(words.unknown) == {words.unknown}) == (name in ("duda", "chg2cap"))
+    assert words.unknown not in said(words.unknown) or name in ("duda", "chg2cap")
+    assert (said(words.end) == {words.pad}) == (name != "duda")
 
 
 def test_graphs_of_a_system_are_refused_in_one_line(tmp_path: Path) -> None:

@@ -21,8 +21,9 @@ from spotchange.data import Row, write_rows
 from spotchange.errors import ConfigError, ModelError
 from spotchange.language import build_tokenizer
 from spotchange.models.build import build_model, settings_for
-from spotchange.models.vlm.chat import IGNORED, ChatCoder, caption_in, conversation, shown
+from spotchange.models.vlm.chat import IGNORED, ChatCoder, caption_in, shown
 from spotchange.models.vlm.scratch import build_scratch
+from spotchange.models.vlm.templates import conversation
 from spotchange.training.sources.chat import FolderChats
 
 RNG = np.random.default_rng(1)

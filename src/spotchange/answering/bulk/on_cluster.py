@@ -67,9 +67,8 @@ def lines_from_cluster(
     usage: Usage | None = None,
     started: Callable[[int], None] = lambda workers: None,
 ) -> Iterator[Line]:
-    """One line a pair, in order."""
-    check_ids(pairs)
-    items = {pair.id: pair for pair in pairs}
+    """One line a pair, in order; nothing is kept, so two pairs may have one id."""
+    items = {str(number): pair for number, pair in enumerate(pairs)}
     for lines in in_order(lines_of(work, items, cluster=cluster, completed=counted(usage), started=started)):
         yield from lines
 

@@ -73,6 +73,10 @@ class RankingRuntime(ModelRuntime, Protocol):
         """(texts, width), unit length; what is too long for the model is cut."""
         ...
 
+    def unread(self, texts: Sequence[str]) -> tuple[list[str], int]:
+        """Words that the model takes for unknown ones, each once, and how many of the texts are cut."""
+        ...
+
 
 def alternatives(
     ids: npt.NDArray[np.int64],

@@ -14,6 +14,7 @@ from spotchange.answering.interface import AnswererCard
 from spotchange.answering.runtimes.interface import Encoded, Floats, alternatives
 from spotchange.errors import InputError
 from spotchange.everyday.language.naming import WINDOW
+from spotchange.language.vocabulary import UNK
 from spotchange.models.interface import DecodingOptions
 from spotchange.models.weights.folder import LoadedModel
 from spotchange.results import Alternative
@@ -80,6 +81,18 @@ class TorchRuntime:
         with torch.inference_mode():
             images = (self.loaded.preprocess(list(side)) for side in (before, after))
             return np.asarray(self.model.embed_pair(*images).float().cpu().numpy())
+
+    def unread(self, texts: Sequence[str]) -> tuple[list[str], int]:
+        unknown, cut, room = dict[str, None](), 0, self.loaded.settings.text.context - 2
+        for text in texts:
+            encoding = self.loaded.tokenizer.encode(text, add_special_tokens=False)
+            unknown |= {
+                text[slice(*place)]: None
+                for token, place in zip(encoding.tokens, encoding.offsets, strict=True)
+                if token == UNK
+            }
+            cut += len(encoding.ids) > room
+        return list(unknown), cut
 
     def embed_texts(self, texts: Sequence[str]) -> Floats:
         words, context = self.loaded.settings.vocabulary, self.loaded.settings.text.context

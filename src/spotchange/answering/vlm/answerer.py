@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from spotchange.answering.calibration import Calibration
+from spotchange.answering.ignore import without_ignored
 from spotchange.answering.interface import Answer, AnswererCard, CaptionOptions, Outcome, Usage
 from spotchange.answering.pair import ImagePair
 from spotchange.answering.pixels import answer_from_pixels, answer_identical
@@ -92,14 +93,15 @@ class VlmAnswerer:
         """The model or its server decides."""
 
     def answer(self, pairs: Sequence[ImagePair], options: CaptionOptions) -> list[Outcome]:
-        """One outcome per pair; identical pixels are answered without asking."""
+        """One outcome per pair; identical pixels are answered without asking, ignored ones are not shown."""
         started = time.perf_counter()
+        shown = [without_ignored(pair, options.ignore) for pair in pairs]
         seen = [answer_identical(pair) if pair.identical else answer_from_pixels(pair, options) for pair in pairs]
-        open_places = [place for place, answer in enumerate(seen) if not answer.result.identical]
-        questions = [self._question(pairs[place], seen[place]) for place in open_places]
+        open_places = [place for place, pair in enumerate(shown) if not pair.identical]
+        questions = [self._question(shown[place], seen[place]) for place in open_places]
         replies = self.asker.ask(questions, lambda _, reply: parse_reply(reply, self.prompt))
         scored = [place for place, reply in zip(open_places, replies, strict=True) if isinstance(reply, Reply)]
-        scores = dict(zip(scored, self._scores([pairs[place] for place in scored]), strict=True))
+        scores = dict(zip(scored, self._scores([shown[place] for place in scored]), strict=True))
         seconds = round((time.perf_counter() - started) / max(1, len(pairs)), 4)
         outcomes: list[Outcome] = list(seen)
         for place, reply in zip(open_places, replies, strict=True):

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,11 +12,6 @@ from typing import Any, Protocol
 from spotchange.answering.pair import ImagePair, LazyImage
 from spotchange.drawing import stacked
 from spotchange.errors import SpotchangeError
-from spotchange.images import encode_image
-
-SENT_AS_IS = {b"\x89PNG": "png", b"\xff\xd8\xff": "jpeg"}
-METADATA = (b"Exif", b"eXIf", b"http://ns.adobe.com/xap")  # where a photo was taken, and which side is up
-METADATA_BYTES = 2**17  # from the start of a file, where it stands
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,8 +73,14 @@ class RawReply:
     reply_tokens: int = 0
     cut_off: bool = False
     """It had more to say than it was allowed to."""
+    refusal: str = ""
+    """Why it would not reply, or was kept from it; what it wrote is no reply then."""
     yes_probability: float | None = None
     """Of yes against no; only for yes-or-no questions, and only where the model tells probabilities."""
+
+
+Arrived = Callable[[int, RawReply | SpotchangeError], None]
+"""Told of an outcome: the place of its question, and the reply or why there is none."""
 
 
 class Asked(Protocol):
@@ -99,8 +99,8 @@ class Asked(Protocol):
         """Model, revision and generation settings: all that a reply depends on besides the question."""
         ...
 
-    def ask(self, questions: Sequence[Question]) -> list[RawReply | SpotchangeError]:
-        """One outcome per question, in order; a question that failed gives its `ReplyError`."""
+    def ask(self, questions: Sequence[Question], arrived: Arrived) -> None:
+        """Tells `arrived` one outcome per question, each as it comes; a question that failed has its `ReplyError`."""
         ...
 
 
@@ -110,18 +110,3 @@ def fingerprint(image: LazyImage) -> str:
     if content is None:
         content = repr(image.size).encode() + image.pil.tobytes()
     return hashlib.sha256(content).hexdigest()
-
-
-def data_url(image: LazyImage, image_format: str) -> str:
-    """The image for a request: the original bytes where every server reads them alike, else encoded anew.
-
-    A file with metadata is encoded anew: nobody asked to tell a server where a photo was taken, and a server that does
-    not turn the image upright would see another one than is compared here.
-    """
-    content = image.encoded
-    if content is not None and any(mark in content[:METADATA_BYTES] for mark in METADATA):
-        content = None
-    kind = next((name for mark, name in SENT_AS_IS.items() if content is not None and content.startswith(mark)), None)
-    if kind is None or content is None:
-        kind, content = image_format, encode_image(image.pil, image_format)
-    return f"data:image/{kind};base64,{base64.b64encode(content).decode('ascii')}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,14 @@ from spotchange.answering.pair import ImagePair
 from spotchange.answering.vlm.answerer import Shot, VlmAnswerer
 from spotchange.answering.vlm.asking import Asked
 from spotchange.answering.vlm.cache import Asker, ReplyCache, default_cache
-from spotchange.answering.vlm.settings import VlmSettings, read_options
+from spotchange.answering.vlm.settings import OF_LOCAL_MODELS, OF_SERVERS, VlmSettings, read_options
 from spotchange.config.prompts import Prompt, load_prompt
 from spotchange.data import Row, read_rows
 from spotchange.errors import DataError, InputError, MissingExtraError, ModelError
-from spotchange.files import load_json
+from spotchange.files import load_json, read_input
 from spotchange.language import says_no_change
+
+log = logging.getLogger(__name__)
 
 
 def build_vlm(name: str, options: Mapping[str, Any], *, device: str) -> VlmAnswerer:
@@ -44,6 +47,9 @@ def build_asker(name: str, settings: VlmSettings, *, device: str) -> Asker:
     kind, _, where = name.partition(":")
     if kind not in ASKED:
         raise InputError(f"{name} is no model that can be asked", hint="vlm:FOLDER or openai:BASE_URL#MODEL")
+    idle = sorted(settings.model_fields_set & (OF_LOCAL_MODELS if kind == "openai" else OF_SERVERS))
+    if idle:  # no error: with --compare the same options are for two models
+        log.warning("%s: models make no use of %s", kind, ", ".join(idle))
     cache = None if settings.no_cache else ReplyCache(settings.cache or default_cache())
     model = _served(where, settings) if kind == "openai" else _local(where, settings, device)
     return Asker(model, cache, prices=settings.prices)
@@ -94,7 +100,7 @@ def _check_asks(prompt: Prompt, settings: VlmSettings) -> None:
 def _read_calibration(path: Path, asked_as: str) -> Calibration:
     """Numbers fitted for another model or prompt would be read as this one's; they are refused."""
     try:
-        fitted_for = load_json(path.read_text(encoding="utf-8")).get("fitted_for")
+        fitted_for = load_json(read_input(path)).get("fitted_for")
     except (OSError, ValueError, AttributeError) as error:
         raise ModelError(f"cannot read the calibration {path}: {error}") from error
     if fitted_for != asked_as:

@@ -11,12 +11,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from pydantic import TypeAdapter
+
 from spotchange.answering.interface import Usage
 from spotchange.answering.vlm.asking import Asked, Question, RawReply
 from spotchange.errors import InputError, SpotchangeError
 
 log = logging.getLogger(__name__)
 Read = TypeVar("Read")
+_REPLIES = TypeAdapter(RawReply)
 
 
 class ReplyCache:
@@ -40,7 +43,7 @@ class ReplyCache:
         try:
             with self._lock:
                 row = self._database.execute("SELECT reply FROM replies WHERE key = ?", (key,)).fetchone()
-            return None if row is None else RawReply(**json.loads(row[0]))
+            return None if row is None else _REPLIES.validate_json(row[0], strict=True)
         except sqlite3.Error as error:
             raise self._unusable(error) from error
         except (ValueError, TypeError):
@@ -88,22 +91,30 @@ class Asker:
                     outcomes[key] = read(question, kept)
             except SpotchangeError:  # kept by a version that read replies otherwise
                 unknown[key] = question
-        fresh = self.model.ask(list(unknown.values())) if unknown else []
-        with self._lock:
-            self.usage.count(len(keys) - len(fresh), fresh)
-        for (key, question), reply in zip(unknown.items(), fresh, strict=True):
+        asked = list(unknown.items())
+
+        def arrived(place: int, reply: RawReply | SpotchangeError) -> None:
+            """Kept at once: what is paid for outlives whatever ends the run."""
+            key, question = asked[place]
+            with self._lock:
+                self.usage.count(reply)
             if isinstance(reply, SpotchangeError):
                 outcomes[key] = reply
-                continue
+                return
             try:
                 outcomes[key] = read(question, reply)
             except SpotchangeError as error:
                 outcomes[key] = error
                 with self._lock:
                     self.usage.unusable += 1
-                continue
+                return
             if self._cache is not None:
                 self._cache.put(key, reply)
+
+        with self._lock:
+            self.usage.cached += len(keys) - len(asked)
+        if asked:
+            self.model.ask([question for _, question in asked], arrived)
         return [outcomes[key] for key in keys]
 
 

@@ -8,14 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from spotchange.answering.vlm.asking import Question, RawReply
+from spotchange.answering.vlm.asking import Arrived, Question, RawReply
 from spotchange.answering.vlm.settings import VlmSettings
 from spotchange.errors import ModelError, ReplyError, SpotchangeError
-from spotchange.models.vlm.chat import has_template, message, templated, without_second_start
 from spotchange.models.vlm.checkpoint import Checkpoint, load_checkpoint
+from spotchange.models.vlm.templates import has_template, message, templated, without_second_start
 from spotchange.models.weights.description import called, resolved
-
-_FAILURES = (RuntimeError, ValueError, IndexError, TypeError, KeyError, AttributeError)
 
 
 class LocalModel:
@@ -33,24 +31,28 @@ class LocalModel:
         self.device = str(self._model.device)
         self._lock = threading.Lock()  # one batch at a time: several would compete for the same memory
 
-    def ask(self, questions: Sequence[Question]) -> list[RawReply | SpotchangeError]:
-        """In batches; a batch that fails is asked one by one, so that one bad pair costs no other its answer."""
+    def ask(self, questions: Sequence[Question], arrived: Arrived) -> None:
+        """In batches, one after the other."""
         if not self._converses and any(question.system or len(question.turn.images) > 1 for question in questions):
             hint = "a prompt without system text that shows one stacked picture needs none (prompt=blip2idc)"
             raise ModelError(f"{self.name} has no chat template", hint=hint)
-        outcomes: list[RawReply | SpotchangeError] = []
         for start in range(0, len(questions), self._settings.batch_size):
             batch = questions[start : start + self._settings.batch_size]
-            try:
-                with self._lock:
-                    outcomes += self._generate(batch)
-            except _FAILURES as error:
-                if len(batch) > 1:
-                    outcomes += [outcome for question in batch for outcome in self.ask([question])]
-                    continue
-                told = " ".join(str(error).split())[:200]
-                outcomes.append(ReplyError(f"{self.name} failed on this pair: {type(error).__name__}: {told}"))
-        return outcomes
+            for place, reply in enumerate(self._replies(batch), start):
+                arrived(place, reply)
+
+    def _replies(self, batch: Sequence[Question]) -> Sequence[RawReply | SpotchangeError]:
+        """A batch that fails is asked one by one, so that one bad pair costs no other its answer."""
+        try:
+            with self._lock:
+                return self._generate(batch)
+        except SpotchangeError:
+            raise
+        except Exception as error:  # of any family's code, about any image
+            if len(batch) > 1:
+                return [reply for question in batch for reply in self._replies([question])]
+            told = " ".join(str(error).split())[:200]
+            return [ReplyError(f"{self.name} failed on this pair: {type(error).__name__}: {told}")]
 
     def _generate(self, questions: Sequence[Question]) -> list[RawReply]:
         import torch

@@ -9,8 +9,6 @@ import threading
 import time
 from email.utils import parsedate_to_datetime
 
-import httpx
-
 LONGEST_WAIT = 60.0  # seconds between two tries, whatever a server asks for
 
 
@@ -32,9 +30,8 @@ class Pace:
             await asyncio.sleep(start - now)
 
 
-def retry_after(response: httpx.Response) -> float | None:
-    """Seconds a server asks to wait, given as a number or as a date; None where it does not say."""
-    text = response.headers.get("retry-after", "")
+def seconds_asked_for(text: str) -> float | None:
+    """Of a Retry-After, given as a number or as a date; None where it does not say."""
     try:
         seconds = float(text)
         return min(LONGEST_WAIT, max(0.0, seconds)) if math.isfinite(seconds) else None

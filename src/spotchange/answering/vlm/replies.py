@@ -14,6 +14,7 @@ from spotchange.errors import ReplyError
 from spotchange.language import says_no_change
 
 LONGEST_CAPTION = 2_000  # characters; a model that does not stop has not answered
+MOST_DIFFERENCES = 100
 CUT_OFF = "the model's reply was cut off: max_new_tokens is too small"
 _FENCE = re.compile(r"^```(?:json)?\s*(.*?)\s*```$", re.DOTALL)
 _THOUGHTS = re.compile(r"^.*?</think>", re.DOTALL)  # before the answer; templates of some models open them themselves
@@ -34,9 +35,7 @@ def reply_values(reply: RawReply, schema: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         ReplyError: says what is wrong with the reply.
     """
-    if reply.cut_off:
-        raise ReplyError(CUT_OFF)
-    said = _answer_in(reply.text)
+    said = _answer_in(reply)
     fenced = _FENCE.match(said)
     try:
         values = json.loads(fenced.group(1) if fenced else said, object_pairs_hook=_said_once)
@@ -49,8 +48,13 @@ def reply_values(reply: RawReply, schema: Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
-def _answer_in(text: str) -> str:
-    return _THOUGHTS.sub("", text).strip()
+def _answer_in(reply: RawReply) -> str:
+    """What a model said to its end, without its thoughts."""
+    if reply.refusal:
+        raise ReplyError(f"the model would not reply: {reply.refusal}")
+    if reply.cut_off:
+        raise ReplyError(CUT_OFF)
+    return _THOUGHTS.sub("", reply.text).strip()
 
 
 class _SaidTwiceError(Exception):
@@ -80,9 +84,11 @@ def parse_reply(reply: RawReply, prompt: Prompt) -> Reply:
         raise ReplyError(f"'changed' in the model's reply is neither true nor false: {shown(reply.text)}")
     if not _is_sentence(caption):
         raise ReplyError(f"'caption' in the model's reply is no sentence: {shown(reply.text)}")
-    if not isinstance(differences, list) or not all(_is_sentence(each) for each in differences):
+    listed = isinstance(differences, list) and len(differences) <= MOST_DIFFERENCES
+    if not listed or not all(_is_sentence(each) for each in differences):
         raise ReplyError(f"'differences' in the model's reply is no list of sentences: {shown(reply.text)}")
-    if "differences" in values and changed != bool(differences):
+    denied = changed and says_no_change(caption)
+    if denied or ("differences" in values and changed != bool(differences)):
         raise ReplyError(f"the model's reply contradicts itself about a change: {shown(reply.text)}")
     return Reply(changed=changed, caption=_line(caption), differences=tuple(map(_line, differences)))
 
@@ -98,9 +104,7 @@ def _is_sentence(text: object) -> bool:
 
 def _sentence(reply: RawReply) -> Reply:
     """A reply that is the sentence itself, of a model that was trained to say nothing else; the verdict is its own."""
-    if reply.cut_off:
-        raise ReplyError(CUT_OFF)
-    caption = _line(_answer_in(reply.text))
+    caption = _line(_answer_in(reply))
     if not caption or len(caption) > LONGEST_CAPTION:
         raise ReplyError(f"the model's reply is no sentence: {shown(reply.text)}")
     return Reply(changed=not says_no_change(caption), caption=caption)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import math
 from collections.abc import Coroutine, Sequence
@@ -13,15 +14,17 @@ from typing import Any
 import httpx
 
 from spotchange.answering.vlm.address import ServerKey, read_address, read_proxy
-from spotchange.answering.vlm.asking import Question, RawReply, data_url
-from spotchange.answering.vlm.pace import Pace, backoff, retry_after
+from spotchange.answering.vlm.asking import Arrived, Question, RawReply
+from spotchange.answering.vlm.exchange import Answered, Channel
+from spotchange.answering.vlm.pace import Pace, backoff, seconds_asked_for
+from spotchange.answering.vlm.sent_images import data_url
 from spotchange.answering.vlm.settings import VlmSettings
 from spotchange.errors import ReplyError, SpotchangeError
 
 log = logging.getLogger(__name__)
-LONGEST_BODY = 4 * 2**20  # bytes of an answer, unpacked; a sentence with its probabilities takes some thousands
 AGAIN = {408, 409, 425, 429}  # and every 5xx
 REFUSED = {400, 422}  # a field that the server does not know, among other things
+ELSEWHERE = "it leads elsewhere, which is not followed (is the address right, and https: where it must be?)"
 
 
 class ServedModel:
@@ -45,34 +48,31 @@ class ServedModel:
         self._schemas, self._temperature, self._limit = True, True, "max_tokens"
         through = f" through the proxy {self._proxy.url.host}" if self._proxy else ""
         log.warning("images and questions are sent to %s%s, and only there", self.host, through)
+        if self._key:  # servers quote keys, and it would log all headers of their answers
+            logging.getLogger("httpcore").setLevel(logging.INFO)
         if self._key and self._address.open_to_readers:
             log.warning("the key travels to %s without encryption: the address begins with http:", self.host)
 
-    def ask(self, questions: Sequence[Question]) -> list[RawReply | SpotchangeError]:
-        """All questions, at most `concurrency` at a time; outcomes in their order."""
-        return _run(self._ask_all(questions))
+    def ask(self, questions: Sequence[Question], arrived: Arrived) -> None:
+        """All questions, at most `concurrency` at a time."""
+        _run(self._ask_all(questions, arrived))
 
-    async def _ask_all(self, questions: Sequence[Question]) -> list[RawReply | SpotchangeError]:
+    async def _ask_all(self, questions: Sequence[Question], arrived: Arrived) -> None:
         settings = self._settings
         free = asyncio.Semaphore(settings.concurrency)
-        async with httpx.AsyncClient(
-            headers=self._key.headers,
-            timeout=settings.timeout,
-            limits=httpx.Limits(max_connections=settings.concurrency),
-            proxy=self._proxy,
-            trust_env=False,  # neither proxies nor keys that the user did not name here
-        ) as client:
+        async with Channel(concurrency=settings.concurrency, timeout=settings.timeout, proxy=self._proxy) as channel:
 
-            async def one(question: Question) -> RawReply | SpotchangeError:
+            async def one(place: int, question: Question) -> None:
                 async with free:
                     try:
-                        return await self._ask(client, question)
+                        reply: RawReply | SpotchangeError = await self._ask(channel, question)
                     except SpotchangeError as error:
-                        return error
+                        reply = error
+                arrived(place, reply)
 
-            return list(await asyncio.gather(*(one(question) for question in questions)))
+            await asyncio.gather(*(one(place, question) for place, question in enumerate(questions)))
 
-    async def _ask(self, client: httpx.AsyncClient, question: Question) -> RawReply:
+    async def _ask(self, channel: Channel, question: Question) -> RawReply:
         body = await asyncio.to_thread(self._body, question)
         problem, tries, wait = "no answer", 0, 0.0
         while tries <= self._settings.retries:
@@ -80,37 +80,25 @@ class ServedModel:
             await self._pace.wait()
             wait = backoff(tries)
             try:
-                async with asyncio.timeout(self._settings.timeout):  # of the whole answer, however slowly it drips
-                    response = await self._post(client, body)
+                answered = await channel.post(self._address.url, body, self._key.headers)
             except (httpx.HTTPError, TimeoutError) as error:
                 reason = self._shown(str(error))
                 problem = f"{type(error).__name__} while asking {self.host}" + (f": {reason}" if reason else "")
             else:
-                if response.status_code == 200:
+                if answered.status == 200:
                     self._learn(body, question)
-                    return self._read(response, question)
-                problem = f"{self.host} answered {response.status_code}: {self._shown(response.text)}"
-                if response.status_code in REFUSED and _gave_way(body, response.text):
+                    return self._read(answered, question)
+                told = ELSEWHERE if 300 <= answered.status < 400 else self._shown(answered.text)
+                problem = f"{self.host} answered {answered.status}: {told}"
+                if answered.status in REFUSED and _gave_way(body, answered.text):
                     wait = 0.0
                     continue  # the same question without what was refused is no further try
-                if response.status_code not in AGAIN and response.status_code < 500:
+                if answered.status not in AGAIN and answered.status < 500:
                     raise ReplyError(problem)
-                asked = retry_after(response)
+                asked = seconds_asked_for(answered.retry_after)
                 wait = wait if asked is None else asked
             tries += 1
         raise ReplyError(f"{problem} ({tries} {'try' if tries == 1 else 'tries'})")
-
-    async def _post(self, client: httpx.AsyncClient, body: dict[str, Any]) -> httpx.Response:
-        """The answer, read only as far as answers go."""
-        content = bytearray()
-        async with client.stream("POST", self._address.url, json=body) as response:
-            async for piece in response.aiter_bytes():
-                content += piece
-                if len(content) > LONGEST_BODY:
-                    raise ReplyError(f"{self.host} answered with more than {LONGEST_BODY:,} bytes")
-        # Not as it came: what was unpacked must not be unpacked again.
-        kept = {name: response.headers[name] for name in ("retry-after", "content-type") if name in response.headers}
-        return httpx.Response(response.status_code, headers=kept, content=bytes(content))
 
     def _body(self, question: Question) -> dict[str, Any]:
         body: dict[str, Any] = {
@@ -149,13 +137,14 @@ class ServedModel:
                 messages.append({"role": "assistant", "content": turn.reply})
         return messages
 
-    def _read(self, response: httpx.Response, question: Question) -> RawReply:
+    def _read(self, answered: Answered, question: Question) -> RawReply:
         """The reply in a completion; a body of another shape is an error like any other."""
         try:
-            values = response.json()
+            values = json.loads(answered.content)
             choice = values["choices"][0]
-            text = choice["message"]["content"]
-            text = "" if text is None else text  # a model that has only thought so far
+            message, why_ended = choice["message"], choice.get("finish_reason")
+            text = "" if message["content"] is None else message["content"]  # a model that has only thought so far
+            refused = why_ended == "content_filter" or bool(not text and message.get("refusal"))
             usage = values.get("usage") or {}
             if not isinstance(text, str):
                 raise TypeError
@@ -163,25 +152,27 @@ class ServedModel:
                 text=self._key.hidden_in(text),
                 prompt_tokens=max(0, int(usage.get("prompt_tokens") or 0)),
                 reply_tokens=max(0, int(usage.get("completion_tokens") or 0)),
-                cut_off=choice.get("finish_reason") == "length" and not question.yes_or_no,
+                cut_off=why_ended == "length" and not question.yes_or_no,
+                refusal=self._shown(str(message.get("refusal") or why_ended)) if refused else "",
                 yes_probability=_yes_probability(choice) if question.yes_or_no else None,
             )
         except (ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError, RecursionError):
-            raise ReplyError(f"the server's answer is no chat completion: {self._shown(response.text)}") from None
+            raise ReplyError(f"the server's answer is no chat completion: {self._shown(answered.text)}") from None
 
     def _shown(self, text: str, most: int = 160) -> str:
         line = " ".join(self._key.hidden_in(text).split())
         return line if len(line) <= most else f"{line[:most]}..."
 
 
-def _run(work: Coroutine[Any, Any, list[RawReply | SpotchangeError]]) -> list[RawReply | SpotchangeError]:
+def _run(work: Coroutine[Any, Any, None]) -> None:
     """To its end, also where a loop runs already, as in a notebook."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(work)
+        asyncio.run(work)
+        return
     with ThreadPoolExecutor(max_workers=1) as thread:
-        return thread.submit(asyncio.run, work).result()
+        thread.submit(asyncio.run, work).result()
 
 
 def _gave_way(body: dict[str, Any], complaint: str) -> bool:

@@ -12,11 +12,11 @@ from pydantic import Field
 from spotchange.config.base import Settings
 from spotchange.errors import InputError
 
-# How a server is reached and what asking costs: no answer depends on these.
-ON_THE_WAY = frozenset(
-    {"cache", "no_cache", "prompt_price", "reply_price", "concurrency", "timeout", "retries", "requests_per_minute",
-     "key_variable", "proxy"}
-)  # fmt: skip
+_HOW_REACHED = {"concurrency", "timeout", "retries", "requests_per_minute", "key_variable", "proxy"}
+OF_SERVERS = frozenset({*_HOW_REACHED, "image_format"})
+OF_LOCAL_MODELS = frozenset({"batch_size", "dtype", "device_map", "revision", "trust_remote_code", "adapter"})
+# How a server is reached, what is kept and what asking costs: no answer depends on these.
+ON_THE_WAY = frozenset({*_HOW_REACHED, "cache", "no_cache", "prompt_price", "reply_price"})
 
 
 class VlmSettings(Settings):

@@ -80,6 +80,7 @@ def build_baseline(settings: ModelSettings) -> Baseline:
         system=_system(settings, encoder.channels),
         special=SpecialIds(begin=vocabulary.begin, end=vocabulary.end, pad=vocabulary.pad),
         context=settings.text.context,
+        unknown=vocabulary.unknown,
     )
 
 
@@ -95,6 +96,7 @@ def _system(settings: ModelSettings, channels: int) -> System:
         "grid": settings.vision.grid,
         "vocabulary": settings.vocabulary.size,
         "end": settings.vocabulary.end,
+        "pad": settings.vocabulary.pad,
         "as_published": wanted.as_published,
         "max_words": settings.text.context,
     }

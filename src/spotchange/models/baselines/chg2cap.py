@@ -167,6 +167,7 @@ class Chg2Cap(System):
     Args:
         pool: cells averaged to one, each way: its layers are made for 8x8 cells.
         end: id of the end token, which `as_published` hides in training.
+        pad: id of padding, which words never look at, not even if it was chosen as a word.
     """
 
     title = "Chg2Cap"
@@ -190,11 +191,12 @@ class Chg2Cap(System):
         decoder_layers: int = 1,
         decoder_inner: int | None = None,
         end: int = 2,
+        pad: int = 0,
         as_published: bool = False,
     ) -> None:
         super().__init__()
         self.full_grid, self.pool, self.grid = grid, pool, pooled_grid(grid, pool)
-        self.end, self.as_published = end, as_published
+        self.end, self.pad, self.as_published = end, pad, as_published
         self.encoder = Chg2CapEncoder(
             channels,
             self.grid,
@@ -228,7 +230,7 @@ class Chg2Cap(System):
         return {"logits": logits}
 
     def steps(self, seen: Seen, rows_per_pair: int) -> WordSteps:
-        return self.decoder.steps(seen["memory"], rows_per_pair)
+        return self.decoder.steps(seen["memory"], rows_per_pair, hidden=self.pad)
 
     def heat(self, seen: Seen) -> Tensor:
         """How little a cell is like its counterpart in the end."""

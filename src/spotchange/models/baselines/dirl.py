@@ -92,6 +92,7 @@ class Dirl(System):
 
     title = "DIRL"
     weights: ClassVar[dict[str, float]] = {"decorrelation": 0.5}
+    says_unknown = False
     ccr_part = False
 
     def __init__(

@@ -16,6 +16,7 @@ class DynamicSystem(System):
     """`look` gives `memory` (pairs, 3, channels), `map_before` and `map_after` (pairs, cells)."""
 
     weights: ClassVar[dict[str, float]] = {"map_sum": 2.5e-3, "entropy": -1e-4}
+    least_words = 1
     speaker: DynamicSpeaker
 
     def read(self, seen: Seen, ids: Tensor, mask: Tensor) -> Reading:

@@ -121,9 +121,9 @@ class MccDecoder(nn.Module):
         scores: Tensor = self.wdc(F.dropout(states, self.drop, self.training))
         return scores
 
-    def steps(self, memory: Tensor, rows_per_pair: int) -> WordSteps:
+    def steps(self, memory: Tensor, rows_per_pair: int, *, hidden: int | None = None) -> WordSteps:
         layers = layers_of(self.transformer.layers)
-        return WordSteps(layers, memory, rows_per_pair, embed=self.embed, scores=self.scores)
+        return WordSteps(layers, memory, rows_per_pair, embed=self.embed, scores=self.scores, hidden=hidden)
 
 
 class McFormers(System):

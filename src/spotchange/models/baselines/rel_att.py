@@ -122,6 +122,7 @@ class RelAtt(System):
 
     title = "Rel-Att"
     swap = 0.0  # its data have no distractors
+    says_unknown = False
     static = False
 
     def __init__(

@@ -107,6 +107,7 @@ class ScorerSystem(System):
     title = "SCORER"
     published = "SCORER (2023)"
     weights: ClassVar[dict[str, float]] = {"mtm": 0.1}
+    says_unknown = False
     cbr_part = False
 
     def __init__(

@@ -7,6 +7,7 @@ network in front of it and offers what every captioning model offers.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from typing import ClassVar
 
 import torch
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from spotchange.models.decoding import search as decoding
+from spotchange.models.decoding.arrays import NEVER
 from spotchange.models.decoding.torch_arrays import TorchArrays
 from spotchange.models.interface import DecodingOptions, Generated, VisualState
 from spotchange.models.vision.grid_features import GridFeatures
@@ -33,6 +35,10 @@ class System(nn.Module, ABC):
     """Auxiliary losses by name, with the published weights."""
     swap: ClassVar[float] = 0.5
     """How often training exchanges "before" and the distractor, as published."""
+    says_unknown: ClassVar[bool] = True
+    """Whether its program may choose the unknown word."""
+    least_words: ClassVar[int] = 0
+    """So many words its program says before it may end."""
     as_published = False
     """Whether mistakes of the published program are repeated."""
 
@@ -82,10 +88,11 @@ class Baseline(nn.Module):
         system: System,
         special: decoding.SpecialIds,
         context: int,
+        unknown: int | None = None,
     ) -> None:
         super().__init__()
         self.image_size, self.grid = image_size, grid
-        self.special, self.context = special, context
+        self.special, self.context, self.unknown = special, context, unknown
         self.encoder = encoder
         self.system = system
 
@@ -106,8 +113,11 @@ class Baseline(nn.Module):
 
     @torch.inference_mode()
     def generate(self, state: VisualState, options: DecodingOptions) -> Generated:
-        """Sentences as token ids."""
+        """Sentences as token ids, of words that the system's program lets be chosen."""
         options = decoding.checked(options, context=self.context)
+        options = replace(options, min_words=max(options.min_words, self.system.least_words))
+        if self.unknown is not None and not self.system.says_unknown:
+            options = replace(options, word_penalties=(*options.word_penalties, (self.unknown, -NEVER)))
         steps = self.system.steps(state.extras, decoding.rows_per_pair(options))
         return decoding.generate(steps, len(state), self.special, options, TorchArrays(state.tokens.device))
 

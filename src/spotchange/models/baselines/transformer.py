@@ -121,7 +121,7 @@ def read_words(
 
 
 class WordSteps:
-    """`decoding.Steps`: keys and values of the memory are computed once, those of words kept."""
+    """`decoding.Steps`: keys and values of the memory are computed once, those of words kept; nobody sees `hidden`."""
 
     def __init__(
         self,
@@ -131,29 +131,36 @@ class WordSteps:
         *,
         embed: Callable[[Tensor, int], Tensor],
         scores: Callable[[Tensor], Tensor],
+        hidden: int | None = None,
     ) -> None:
-        self._layers, self._embed, self._scores = layers, embed, scores
+        self._layers, self._embed, self._scores, self._hidden = layers, embed, scores, hidden
         visual = [layer.to_memory.keys_values(memory) for layer in layers]
         self._visual = [
             (keys.repeat_interleave(rows_per_pair, dim=0), values.repeat_interleave(rows_per_pair, dim=0))
             for keys, values in visual
         ]
         self._own: list[KeysValues | None] = [None] * len(layers)
+        self._seen: Tensor | None = None  # (rows, words so far), where a word is hidden
         self._position = 0
 
     def step(self, ids: Tensor) -> Tensor:
         """Feed one word a row; scores of the next."""
         x = self._embed(ids[:, None], self._position)
+        if self._hidden is not None:
+            shown = ids[:, None] != self._hidden
+            self._seen = shown if self._seen is None else torch.cat([self._seen, shown], dim=1)
+        mask = None if self._seen is None else self._seen[:, None, None]
         for number, layer in enumerate(self._layers):
             keys, values = layer.to_words.keys_values(x)
             before = self._own[number]
             if before is not None:
                 keys, values = torch.cat([before[0], keys], dim=1), torch.cat([before[1], values], dim=1)
             self._own[number] = keys, values
-            x = layer(x, (keys, values), self._visual[number], None).out
+            x = layer(x, (keys, values), self._visual[number], mask).out
         self._position += 1
         return self._scores(x[:, 0])
 
     def select(self, rows: Tensor) -> None:
         """Let row i go on from the history of row `rows[i]`."""
         self._own = [None if own is None else (own[0][rows], own[1][rows]) for own in self._own]
+        self._seen = None if self._seen is None else self._seen[rows]

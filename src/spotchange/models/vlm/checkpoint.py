@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from spotchange.errors import MissingExtraError, ModelError
+from spotchange.errors import MissingExtraError, ModelError, SpotchangeError
 from spotchange.files import load_json
 from spotchange.models.vlm.language_model import TextProcessor, reads_text_only
 from spotchange.models.weights.description import ADAPTER_CONFIG, called, resolved
@@ -16,6 +16,7 @@ from spotchange.models.weights.transformers_import import import_transformers
 
 log = logging.getLogger(__name__)
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
+_SAFETENSORS = "formats other than safetensors can run code and are not loaded"
 PROMPT_FILE = "prompt.yaml"  # beside an adapter of ours: what it was trained to be asked
 
 
@@ -67,7 +68,7 @@ def load_checkpoint(
     if folder.is_dir() and revision is not None:
         raise ModelError(f"{name} is a folder, which has no revision {revision}")
     if folder.is_dir() and not list(folder.glob("*.safetensors")):
-        raise ModelError(f"{name} has no safetensors weights", hint="other formats can run code and are not loaded")
+        raise ModelError(f"{name} has no safetensors weights", hint=_SAFETENSORS)
     options: dict[str, Any] = {"trust_remote_code": trust_remote_code}
     if revision is not None:
         options["revision"] = revision
@@ -77,6 +78,7 @@ def load_checkpoint(
         if commit is not None:  # a branch may move while the files are fetched, and between two runs
             log.info("%s at commit %s", name, commit)
             options["revision"] = commit
+        _check_shards(library, name, config, commit)
         sees = not reads_text_only(config)
         if sees:
             processor, kind = _processor(library, name, config, options), library.AutoModelForImageTextToText
@@ -84,7 +86,9 @@ def load_checkpoint(
             processor = TextProcessor(library.AutoTokenizer.from_pretrained(name, **options))
             kind = library.AutoModelForCausalLM
         model = kind.from_pretrained(name, dtype=dtype, device_map=device_map, use_safetensors=True, **options)
-    except (OSError, ValueError, KeyError, ImportError) as error:
+    except SpotchangeError:
+        raise
+    except Exception as error:  # of files that anybody may have written, by the code of any family
         raise ModelError(f"cannot load the vision-language model {name}: {_one_line(error)}") from error
     model = model if adapter is None or on_top is None else _adapted(model, adapter, on_top)
     base = _named(name) if commit is None else f"{name}@{commit[:12]}"
@@ -142,6 +146,18 @@ def _processor(library: Any, name: str, config: Any, options: dict[str, Any]) ->
     return ImagesOnly.from_args_and_dict([parts.get(each) for each in kind.get_attributes()], settings)
 
 
+def _check_shards(library: Any, name: str, config: Any, commit: str | None) -> None:
+    """Refuse an index that leads to files of another format: the library looks at the name of the index alone."""
+    index = getattr(config, "transformers_weights", None) or library.utils.SAFE_WEIGHTS_INDEX_NAME
+    if not index.endswith(".index.json"):
+        return
+    path = library.utils.cached_file(name, index, revision=commit, _raise_exceptions_for_missing_entries=False)
+    shards = [] if path is None else load_json(Path(path).read_bytes())["weight_map"].values()
+    other = next((each for each in shards if not each.endswith(".safetensors")), None)
+    if other is not None:
+        raise ModelError(f"{name} keeps weights in {other}", hint=_SAFETENSORS)
+
+
 def _commit(name: str, revision: str | None) -> str | None:
     """What a branch or tag of a hub model stands for now; None where nobody can say, and loading tells why."""
     from huggingface_hub import constants, resolve_revision
@@ -190,7 +206,7 @@ def _adapted(model: Any, adapter: str, folder: Path) -> Any:
         raise ModelError(f"{adapter} has no {ADAPTER_WEIGHTS}")
     try:
         return PeftModel.from_pretrained(model, folder, use_safetensors=True)
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
+    except Exception as error:  # as above
         raise ModelError(f"cannot put the adapter {adapter} on its model: {_one_line(error)}") from error
 
 

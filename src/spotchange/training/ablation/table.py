@@ -8,6 +8,7 @@ import json
 import math
 import shutil
 import statistics
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from itertools import product, zip_longest
@@ -17,6 +18,7 @@ from typing import Any
 from spotchange.config.ablation import PREVIOUS, Ablation
 from spotchange.config.base import apply_override
 from spotchange.config.training import Recipe
+from spotchange.errors import ConfigError
 from spotchange.files import load_json, recover_folder, write_text
 from spotchange.models.weights.description import BEST, LAST
 from spotchange.training.ablation.paired import PairedTest, paired_test
@@ -44,6 +46,11 @@ class Job:
         """Where the finished run ended; None if it is not finished."""
         path = self.out / SUMMARY
         return load_json(path.read_text(encoding="utf-8")) if path.is_file() else None
+
+    @property
+    def without_weights(self) -> bool:
+        """Whether only figures are left of a run that ended, as in the archives that git tracks."""
+        return (self.out / BEST / "recipe.yaml").is_file() and not (self.out / BEST / "config.json").is_file()
 
 
 @dataclass(kw_only=True)
@@ -85,6 +92,20 @@ def plan(ablation: Ablation, out: Path) -> list[Job]:
     return jobs
 
 
+def check_budget(ablation: Ablation, jobs: list[Job]) -> None:
+    """Refuse a table whose cells would see different numbers of pairs, unless it says that this is meant."""
+    pairs: Counter[str] = Counter()
+    for job in jobs:
+        if job.chain != SHARED:
+            pairs[job.chain] += job.recipe.stage.steps * job.recipe.stage.pairs_per_step
+    if ablation.equal_budget and len(set(pairs.values())) > 1:
+        (most, many), *_, (least, few) = pairs.most_common()
+        raise ConfigError(
+            f"cells would see different numbers of pairs: {many:,} ({most}) and {few:,} ({least})",
+            hint="give their stages equal steps and pairs_per_step, or set equal_budget to false",
+        )
+
+
 def _wanted(ablation: Ablation, cell: str, seed: int, out: Path) -> list[dict[str, Any]]:
     """What a seed of a cell is run with: every value that is tried on the first seed, the chosen ones on the others."""
     if seed == ablation.seeds_of(cell)[0]:
@@ -115,11 +136,11 @@ def choose(ablation: Ablation, cell: str, out: Path) -> dict[str, Any] | None:
 
 def run_jobs(jobs: list[Job], run_stage: RunStage, *, stop: StopRequest, device: str) -> bool:
     """Run what is not finished; false if `stop` ended it early."""
-    for job in jobs:
-        if job.summary is not None:
-            continue
+    for job in _left(jobs):
         if stop.wanted(0):
             return False
+        if job.summary is not None:
+            shutil.rmtree(job.out)
         gc.collect()  # a trainer and its closures hold each other, and their weights
         recover_folder(job.out / LAST)
         summary = run_stage(job.recipe, out=job.out, resume=(job.out / LAST).exists(), stop=stop, device=device)
@@ -130,6 +151,18 @@ def run_jobs(jobs: list[Job], run_stage: RunStage, *, stop: StopRequest, device:
         write_text(job.out / SUMMARY, json.dumps(summary, indent=2) + "\n")
         shutil.rmtree(job.out / LAST, ignore_errors=True)  # nothing goes on from it; tables of many runs fill disks
     return True
+
+
+def _left(jobs: list[Job]) -> list[Job]:
+    """What is not finished, and stages before it that are, but of which no weights were kept to go on from."""
+    left: list[Job] = []
+    after: Job | None = None
+    for job in reversed(jobs):
+        goes_on = left and left[-1] is after and job.chain == left[-1].chain
+        if job.summary is None or (goes_on and job.without_weights):
+            left.append(job)
+        after = job
+    return left[::-1]
 
 
 def collect(ablation: Ablation, out: Path) -> list[CellResult]:
