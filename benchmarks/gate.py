@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw, ImageFilter
 
-from spotchange.answering.gate import plausible_scene
+from spotchange.answering.gate import passed_by_a_hair, plausible_scene
 from spotchange.answering.pair import ImagePair
 
 Pair = tuple[Image.Image, Image.Image]
@@ -238,13 +238,15 @@ class Judge:
         self.answerer = model_answerer(model, threads=1)
 
     def passes(self, pair: Pair) -> tuple[bool, float]:
-        """Whether the gate sends the pair to the model, and how familiar it is there (0 where it is not asked)."""
+        """Whether the gate sends the pair to the model, and how familiar it is there (0: not asked or believed)."""
         before, after = (each.convert("RGB") for each in pair)
-        if not plausible_scene(ImagePair.of(before, after)):
+        looked_at = ImagePair.of(before, after)
+        if not plausible_scene(looked_at):
             return False, 0.0
         features = self.answerer.runtime.encode([before], [after]).features
         assert self.answerer.familiarity is not None
-        return True, float(self.answerer.familiarity.scores(features)[0])
+        familiarity = float(self.answerer.familiarity.scores(features)[0])
+        return True, 0.0 if passed_by_a_hair(looked_at, familiarity) else familiarity
 
     def knows(self, familiarity: float) -> bool:
         return familiarity >= self.answerer.calibration.least_familiarity

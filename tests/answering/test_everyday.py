@@ -5,8 +5,9 @@ from PIL import Image
 
 from spotchange.answering.calibration import Calibration
 from spotchange.answering.everyday import EverydayAnswerer, cut_window
-from spotchange.answering.gate import EVERYDAY, MISSED, PIXELS, GatedAnswerer, route
+from spotchange.answering.gate import EVERYDAY, PIXELS, GatedAnswerer, route
 from spotchange.answering.interface import CaptionOptions
+from spotchange.answering.missed import MISSED
 from spotchange.answering.pair import ImagePair
 from spotchange.answering.runtimes.torch import TorchRuntime
 from spotchange.config.model import ModelSettings

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from PIL import Image, ImageFilter
 
-from spotchange.answering import CaptionOptions, ImagePair, build_answerer
-from spotchange.answering.gate import EVERYDAY, PIXELS, GatedAnswerer, route
-from spotchange.answering.interface import Answer
+from spotchange.answering import CaptionOptions, ImagePair, build_answerer, gate
+from spotchange.answering.gate import EVERYDAY, PIXELS, SCENES, GatedAnswerer, route
+from spotchange.answering.interface import Answer, AnswererCard
 from spotchange.answering.photo_model import PhotoModel, PhotoView
 from spotchange.answering.photos import PhotoAnswerer
 from spotchange.comparison.photos.judging import judge_photos
@@ -17,6 +17,7 @@ from spotchange.everyday.kinds import KINDS
 from spotchange.everyday.language.nouns import everyday_nouns
 from spotchange.everyday.recognition.recognisers import Recognisers
 from spotchange.models.weights.bundled import everyday_folder
+from spotchange.results import CaptionResult
 
 LIBRARY = Path(str(resources.files("spotchange"))) / "assets" / "everyday-library"
 
@@ -134,17 +135,49 @@ def test_a_bottle_is_a_container_at_least(everyday, photo, bottle):
 
 
 def test_bundled_sends_photos_to_the_recognisers_and_pages_to_the_pixels(photo, bottle):
-    gate = build_answerer("bundled")
-    assert isinstance(gate, GatedAnswerer)
+    bundled = build_answerer("bundled")
+    assert isinstance(bundled, GatedAnswerer)
     there = placed(photo, bottle, (30, 150))
     assert route(ImagePair.of(photo, there)) == EVERYDAY
     page = Image.new("RGB", (200, 150), "white")
     written = page.copy()
     written.paste((20, 20, 20), (20, 20, 60, 30))
     assert route(ImagePair.of(page, written)) == PIXELS
-    assert answer(gate, photo, there).result.model == "everyday"
-    assert answer(gate, page, written).result.model == "pixels"
+    assert answer(bundled, photo, there).result.model == "everyday"
+    assert answer(bundled, page, written).result.model == "pixels"
     assert isinstance(build_answerer("everyday"), PhotoAnswerer)
+
+
+class Unsuspecting:
+    """A scene model that calls every pair unchanged, and knows it by a hair."""
+
+    card = AnswererCard(name="scenes", architecture="test")
+
+    def answer(self, pairs, options):
+        result = CaptionResult(
+            caption="there is no change", changed=False, change_score=0.1, change_type="none", familiarity=0.0006
+        )
+        return [Answer(result=result, heat=np.zeros((2, 18, 18), np.float32), pair=pair) for pair in pairs]
+
+
+def test_a_photo_that_passes_for_a_scene_by_a_hair_is_answered_as_a_photo(everyday, photo, bottle, monkeypatch):
+    monkeypatch.setattr(gate, "route", lambda pair: SCENES)
+    bundled = GatedAnswerer(Unsuspecting, lambda: everyday, name="bundled")
+    gone = answer(bundled, placed(photo, bottle, (30, 150)), photo).result
+    assert (gone.model, gone.changed, gone.change_type) == ("everyday", True, "drop")
+
+
+def test_a_scene_that_is_known_by_a_hair_stays_with_the_scene_model():
+    def photos():
+        raise AssertionError("the everyday model is not even loaded")
+
+    bundled = GatedAnswerer(Unsuspecting, photos, name="bundled")
+    examples = Path(str(resources.files("spotchange"))) / "assets" / "examples"
+    befores = sorted(examples.glob("*_before.jpg"))
+    assert befores
+    for before in befores:
+        told = answer(bundled, before, before.with_name(before.name.replace("before", "after")))
+        assert told.result.caption == "there is no change"
 
 
 def test_a_page_with_a_photo_in_it_is_compared_exactly(photo):

@@ -1,14 +1,14 @@
 """The gate: which of the shipped answerers knows a pair. Table-top scenes, everyday photos, or pixels alone.
 
 The decision costs a thumbnail; only what is chosen gets loaded. What looks like a scene from afar and is unfamiliar to
-the scene model is answered like every other image.
+the scene model is answered like every other image; so is what it hardly knows and has another light than scenes have.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from threading import Lock
@@ -18,16 +18,20 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from spotchange.answering.ignore import without_heat
 from spotchange.answering.interface import Answer, Answerer, AnswererCard, CaptionOptions
+from spotchange.answering.missed import told_if_missed
 from spotchange.answering.pair import ImagePair
 from spotchange.answering.pixels import FLAT_SHARE, SAME_SHOT, answer_from_pixels, equal_neighbours, equal_pixels
-from spotchange.answering.regions import boxes_of, places
 from spotchange.errors import SpotchangeError
 
 SCENES, EVERYDAY, PIXELS = "scenes", "everyday", "pixels"
+Floats = npt.NDArray[np.float32]
+
 _THUMBNAIL = (12, 8)
 _SCENE = 0.2  # likeness from which on the scene model is asked; it knows what is unfamiliar to it
+_HARDLY_KNOWN = 0.001  # familiarity below which a pair lies farther out than all that the scene model was fitted to:
+# nearly all pairs of scenes without a change do, by how features of such pairs lie, and so do the photos that pass
+OTHER_LIGHT = 12.0  # distance; images of scenes reach 6, photos whose thumbnails resemble them begin at 24
 _PAGE = 0.72  # of neighbouring pixels exactly equal: pages and drawings have more, even smooth JPEG photos less
 _PLAUSIBLE = 0.35  # likeness; no real scene came below 0.41
 _FLAT = 0.9  # of neighbouring pixels exactly equal: rendered scenes stay below even as strongly compressed JPEG
@@ -41,13 +45,6 @@ _DIRECTIONS = (
     (0, 1, 0.5),
     *((right, sign * down, 0.42) for right, down in _OBLIQUE for sign in (1, -1)),
 )
-OBVIOUS = 0.13  # of the range from black to white; no control pair came near (docs/experiments)
-_SIDE = 72
-_REACH = 3  # pixels of the small image that a camera may have moved
-_PATCH = 7  # pixels of the small image that are averaged
-MISSED = "the model saw no change here, the pixels did: look at the marked places"
-
-Floats = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,13 +72,49 @@ def features(image: Image.Image) -> npt.NDArray[np.float32]:
     return np.concatenate([bright.ravel(), colourful.ravel(), warm.ravel(), steps.ravel()]).astype(np.float32)
 
 
+@dataclass(frozen=True, kw_only=True)
+class SceneLight:
+    """How light lies on generated table-top scenes: what is lit otherwise is none, whatever its thumbnail resembles."""
+
+    mean: Floats  # (numbers,)
+    whiten: Floats  # (numbers, numbers)
+
+    def distance(self, image: Image.Image) -> float:
+        """From the mean of scenes: 1 on average over them, squared and in their own spread (Mahalanobis)."""
+        return float((((light_numbers(image) - self.mean) @ self.whiten) ** 2).mean())
+
+
+def light_numbers(image: Image.Image) -> Floats:
+    """How bright, how smooth and how grey a thumbnail is, as a whole, above and below."""
+    small = np.asarray(image.resize(_GROUND, Image.Resampling.BOX, reducing_gap=2.0), np.float32)
+    bright, colourful = small.mean(axis=2), small.max(axis=2) - small.min(axis=2)
+    steps = np.maximum(np.abs(np.diff(bright, axis=1))[:-1], np.abs(np.diff(bright, axis=0))[:, :-1])
+    grey, rows, part = bright[colourful < 30], np.median(bright, axis=1), len(bright) // 4
+    numbers = [bright.mean(), *np.quantile(bright, (0.02, 0.1, 0.5, 0.9, 0.98)), grey.std() if grey.size else 0.0]
+    numbers += [*((steps < limit).mean() for limit in (4, 8, 16)), np.median(steps), np.abs(np.diff(rows)).max()]
+    numbers += [np.median(colourful), np.quantile(colourful, 0.9), (colourful < 30).mean()]
+    for where in (slice(part), slice(-part, None)):
+        numbers += [np.median(bright[where]), np.median(colourful[where]), (steps[where] < 6).mean()]
+    return np.array(numbers, np.float32)
+
+
 @cache
 def scene_likeness() -> SceneLikeness:
     """The judgement that ships."""
-    text = resources.files("spotchange.answering").joinpath("gate.json").read_text(encoding="utf-8")
-    values: dict[str, Any] = json.loads(text)
+    values = _shipped("gate.json")
     arrays = {name: np.array(values[name], np.float32) for name in ("weights", "mean", "scale")}
     return SceneLikeness(bias=float(values["bias"]), **arrays)
+
+
+@cache
+def scene_light() -> SceneLight:
+    """The light that ships (benchmarks/gate_light.py)."""
+    return SceneLight(**{name: np.array(value, np.float32) for name, value in _shipped("gate_light.json").items()})
+
+
+def _shipped(name: str) -> dict[str, Any]:
+    values: dict[str, Any] = json.loads(resources.files("spotchange.answering").joinpath(name).read_text("utf-8"))
+    return values
 
 
 def plausible_scene(pair: ImagePair) -> bool:
@@ -110,6 +143,12 @@ def drawn_ground(image: Image.Image) -> bool:
         if float((np.abs(one - other) < _HARDLY).mean()) > limit:
             return True
     return False
+
+
+def passed_by_a_hair(pair: ImagePair, familiarity: float) -> bool:
+    """Whether the scene model hardly knows a pair, and its light is no scene's: a photo that resembles one."""
+    images = (pair.before.pil, pair.after.pil)
+    return familiarity < _HARDLY_KNOWN and sum(map(scene_light().distance, images)) / len(images) > OTHER_LIGHT
 
 
 def route(pair: ImagePair) -> str:
@@ -155,7 +194,7 @@ class GatedAnswerer:
         found: dict[int, Answer | SpotchangeError] = {}
         self._answer_part(SCENES, routes, pairs, options, found)
         for place, pair in enumerate(pairs):
-            if routes[place] == SCENES and _unfamiliar(found[place]):
+            if routes[place] == SCENES and (_unfamiliar(found[place]) or _mistaken(found[place], pair)):
                 routes[place] = _photo_or_page(pair)
         self._answer_part(EVERYDAY, routes, pairs, options, found)
         self._answer_part(PIXELS, routes, pairs, options, found)
@@ -182,7 +221,7 @@ class GatedAnswerer:
         answers = self._get(who).answer(pairs, options)
         if who == SCENES:
             return answers
-        return [each if isinstance(each, SpotchangeError) else _with_missed(each, options) for each in answers]
+        return [each if isinstance(each, SpotchangeError) else told_if_missed(each, options) for each in answers]
 
     def _get(self, who: str) -> Answerer:
         with self._loading:
@@ -208,72 +247,7 @@ def _unfamiliar(answer: Answer | SpotchangeError) -> bool:
     return isinstance(answer, Answer) and answer.result.source == "pixels" and not answer.result.identical
 
 
-def _with_missed(answer: Answer, options: CaptionOptions) -> Answer:
-    """The answer, or what the pixels show where the model calls a pair unchanged that is obviously not the same."""
-    if answer.result.changed or answer.result.identical or options.threshold is not None:
-        return answer
-    apart = without_heat(np.stack([difference_map(answer.pair)] * 2), answer.pair.before.size, options.ignore)
-    if apart.max() < OBVIOUS:
-        return answer
-    heat = np.clip(apart / (2 * OBVIOUS), 0, 1).astype(np.float32)
-    regions = tuple(
-        region
-        for image, side, size in (("before", 0, answer.pair.before.size), ("after", 1, answer.pair.after.size))
-        for region in boxes_of(heat[side], heat[side] >= 0.5, image=image, size=size)  # type: ignore[arg-type]
-    )
-    where = " and ".join(places([region for region in regions if region.image == "after"], answer.pair.after.size)[:3])
-    result = replace(
-        answer.result,
-        caption=f"something has changed: {where}",
-        changed=True,
-        change_type=None,
-        regions=regions,
-        source="pixels",
-        warnings=(*answer.result.warnings, MISSED),
-    )
-    return replace(answer, result=result, heat=heat)
-
-
-def difference_map(pair: ImagePair) -> Floats:
-    """(side, side): how much of each place has no match near it in the other image, from 0 to 1.
-
-    Both images are made small and equally bright; what is left, averaged over a patch, is large only where something
-    else is seen: a difference that no camera, lamp or encoder explains, for photos that a model calls unchanged.
-    """
-    before, after = (_small(image.pil) for image in (pair.before, pair.after))
-    after = _equally_bright(after, before)
-    one_way, other_way = _unmatched(before, after), _unmatched(after, before)
-    return _averaged(np.maximum(one_way, other_way))
-
-
-def _small(image: Image.Image) -> Floats:
-    small = np.asarray(image.resize((_SIDE, _SIDE), Image.Resampling.BOX, reducing_gap=2.0), np.float32)
-    return small / np.float32(255)
-
-
-def _equally_bright(image: Floats, like: Floats) -> Floats:
-    """Gain and offset of each channel, by the middle and the spread, which a change of one thing hardly moves."""
-    for channel in range(3):
-        low, middle, high = np.quantile(image[..., channel], (0.1, 0.5, 0.9))
-        to_low, to_middle, to_high = np.quantile(like[..., channel], (0.1, 0.5, 0.9))
-        gain = np.clip((to_high - to_low) / max(high - low, 1e-3), 0.5, 2.0)
-        image = image.copy()
-        image[..., channel] = (image[..., channel] - middle) * gain + to_middle
-    return image
-
-
-def _unmatched(one: Floats, other: Floats) -> Floats:
-    padded = np.pad(other, ((_REACH, _REACH), (_REACH, _REACH), (0, 0)), mode="edge")
-    best = np.full(one.shape[:2], np.inf, np.float32)
-    for down in range(2 * _REACH + 1):
-        for across in range(2 * _REACH + 1):
-            near = padded[down : down + one.shape[0], across : across + one.shape[1]]
-            best = np.minimum(best, np.abs(one - near).mean(axis=2))
-    return best
-
-
-def _averaged(values: Floats) -> Floats:
-    summed = np.cumsum(np.cumsum(np.pad(values, ((1, 0), (1, 0))), axis=0), axis=1)
-    step = _PATCH
-    means = summed[step:, step:] - summed[:-step, step:] - summed[step:, :-step] + summed[:-step, :-step]
-    return np.asarray(means / step**2, np.float32)
+def _mistaken(answer: Answer | SpotchangeError, pair: ImagePair) -> bool:
+    """Whether the scene model answered a photo."""
+    familiarity = answer.result.familiarity if isinstance(answer, Answer) else None
+    return familiarity is not None and passed_by_a_hair(pair, familiarity)
