@@ -9,12 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 from typer.testing import CliRunner
 
 from spotchange.answering import load
 from spotchange.answering.calibration import FAMILIARITY_FILE, Familiarity, read_calibration
 from spotchange.cli.main import app
 from spotchange.errors import InputError, ModelError
+from spotchange.models.weights.bundled import everyday_folder
 
 
 @pytest.fixture(scope="module")
@@ -105,3 +107,39 @@ def test_a_checkpoint_is_named_after_its_run_and_found_by_it(model: Path, tmp_pa
     for given in (run / "best", run):
         assert load(given, device="cpu").name == "small-caption"
     assert load(model, device="cpu").name == "tiny"
+
+
+def test_of_an_everyday_model_only_the_score_is_calibrated(tmp_path: Path) -> None:
+    folder, data = tmp_path / "model", tmp_path / "data" / "val"
+    folder.mkdir()
+    for file in everyday_folder().iterdir():
+        if file.name != "calibration.json":
+            (folder / file.name).symlink_to(file)
+    (folder / "calibration.json").write_text(json.dumps({"noun_level": 0.7}))
+    data.mkdir(parents=True)
+    chance = np.random.default_rng(0)
+    rows = []
+    for number in range(3):
+        image = Image.fromarray(chance.integers(0, 256, (48, 48, 3), np.uint8))
+        image.save(data / f"{number}.png")
+        rows.append(
+            {"id": str(number), "before_file_name": "0.png", "after_file_name": f"{number}.png", "captions": ["x"]}
+            | {"change_type": "replace" if number else "none"}
+        )
+    (data / "metadata.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    done = CliRunner().invoke(app, ["models", "calibrate", str(folder), str(data.parent), "--device", "cpu"])
+    assert done.exit_code == 0, done.output
+    assert "change accuracy" in done.output
+    calibration, familiarity = read_calibration(folder)
+    assert familiarity is None
+    assert (calibration.noun_level, calibration.fitted_on) == (0.7, "data/val")
+    assert json.loads((folder / "calibration.json").read_text())["reports"]["data/val"]["pairs"] == 3
+    assert (folder / "reliability.svg").exists()
+
+
+def test_the_everyday_model_ships_with_its_calibration() -> None:
+    values = json.loads((everyday_folder() / "calibration.json").read_text(encoding="utf-8"))
+    calibration, familiarity = read_calibration(everyday_folder())
+    assert familiarity is None
+    assert calibration.fitted_on
+    assert all(report["expected_calibration_error"] < 0.02 for report in values["reports"].values())

@@ -16,7 +16,7 @@ from spotchange.answering.calibration import (
     read_calibration,
 )
 from spotchange.errors import ModelError
-from spotchange.evaluation.calibrate import RELATION_WORDS, CalibrationOutputs, fit, report, write
+from spotchange.evaluation.calibrate import RELATION_WORDS, CalibrationOutputs, fit, fit_scores, report, write
 
 
 def outputs(overconfident: float = 1.0, pairs: int = 2000) -> CalibrationOutputs:
@@ -41,6 +41,13 @@ def test_the_temperature_undoes_overconfidence(overconfident: float) -> None:
     told = report(outputs(overconfident), calibration, familiarity)
     assert told["expected_calibration_error"] < 0.03
     assert 0.3 <= calibration.threshold <= 0.7
+
+
+def test_a_score_that_is_right_already_stays_as_it_is() -> None:
+    right, sharpened = outputs(1.0, pairs=600), outputs(3.0, pairs=600)
+    kept = fit_scores(right.logits, right.changed, fitted_on="made/val")
+    assert (kept.temperature, kept.bias) == (1.0, 0.0)
+    assert fit_scores(sharpened.logits, sharpened.changed, fitted_on="made/val").temperature > 2
 
 
 def test_the_mildest_of_the_best_penalties_is_taken() -> None:

@@ -1,6 +1,6 @@
 import numpy as np
 
-from spotchange.evaluation.everyday_fitting import fit_level, fit_temperature, fit_threshold, naming_at, softmax
+from spotchange.evaluation.everyday_fitting import fit_level, fit_temperature, naming_at, softmax
 from spotchange.everyday.language.nouns import everyday_nouns
 
 TREE = everyday_nouns()
@@ -11,15 +11,6 @@ def test_temperature_undoes_overconfidence():
     scores = chance.normal(size=(4000, 3))
     truth = np.array([chance.choice(3, p=each) for each in softmax(scores)])
     assert abs(fit_temperature(2.5 * scores, truth) - 2.5) < 0.35
-
-
-def test_threshold_lets_few_unchanged_pairs_through():
-    chance = np.random.default_rng(1)
-    quiet, loud = chance.uniform(0, 0.5, 1000), chance.uniform(0.2, 1, 1000)
-    scores, changed = np.concatenate([quiet, loud]), np.repeat([False, True], 1000)
-    threshold = fit_threshold(scores, changed, false_alarms=0.02)
-    assert (quiet >= threshold).mean() <= 0.02
-    assert 0.48 < threshold < 0.5
 
 
 def test_level_is_the_lowest_that_is_right_often_enough():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,6 +11,10 @@ from spotchange.cli.device import Device
 from spotchange.cli.model_options import ModelOptions, parse_options
 from spotchange.cli.output import check_result_file, notes, print_json, print_line
 from spotchange.errors import InputError
+
+if TYPE_CHECKING:
+    from spotchange.answering.calibration import Calibration
+    from spotchange.answering.runtimes.interface import ModelRuntime
 
 
 def calibrate(
@@ -32,7 +36,8 @@ def calibrate(
 ) -> None:
     """Fit change score, threshold, familiarity and word penalties on validation pairs.
 
-    Of a vision-language model, the change score from the probability of yes, and its threshold.
+    Of a vision-language model, the change score from the probability of yes, and its threshold; of a model of everyday
+    images, change score and threshold.
     """
     from spotchange.answering.interface import ASKED
 
@@ -45,8 +50,12 @@ def calibrate(
     from spotchange.answering.build import model_answerer
     from spotchange.data import read_manifest, read_rows
     from spotchange.evaluation.calibrate import collect, fit, report, write
+    from spotchange.models.weights.bundled import knows_everyday
 
     runtime = model_answerer(model, device=device).runtime
+    if knows_everyday(model_folder(model)):
+        _calibrate_everyday(runtime, model_folder(model), data, split, check or [], as_json)
+        return
     outputs = collect(runtime, list(read_rows(data, split)))
     calibration, familiarity = fit(outputs, fitted_on=f"{data.name}/{split}")
     reports = {f"{data.name}/{split}": report(outputs, calibration, familiarity)}
@@ -64,6 +73,25 @@ def calibrate(
             f"calibration error {values['expected_calibration_error']:.4f}, "
             f"called unfamiliar {values['called_unfamiliar']:.4f}"
         )
+
+
+def _calibrate_everyday(
+    runtime: ModelRuntime, folder: Path, data: Path, split: str, check: list[Path], as_json: bool
+) -> None:
+    from spotchange.answering.calibration import Calibration
+    from spotchange.data import read_manifest, read_rows
+    from spotchange.evaluation.calibrate import collect_scores, fit_scores, report_scores, write_scores
+
+    logits, changed = collect_scores(runtime, list(read_rows(data, split)))
+    fitted = fit_scores(logits, changed, fitted_on=f"{data.name}/{split}")
+    # What was fitted about names stays.
+    known = fitted.model_dump(include={"temperature", "bias", "threshold", "fitted_on"})
+    calibration = Calibration.read(folder).model_copy(update=known)
+    reports = {fitted.fitted_on: report_scores(logits, changed, calibration)}
+    for other in check:
+        reports[other.parent.name] = report_scores(*collect_scores(runtime, list(read_manifest(other))), calibration)
+    write_scores(folder, calibration, reports)
+    _tell_scores(calibration, reports, known | {"reports": reports}, as_json)
 
 
 def _calibrate_asked(
@@ -96,6 +124,12 @@ def _calibrate_asked(
     values |= {"fitted_for": answerer.asked_as, "reports": reports}
     write_text(out, json_text(values) + "\n")
     notes().print(f"{answerer.card.name}: {answerer.usage}", markup=False, soft_wrap=True)
+    _tell_scores(calibration, reports, values, as_json)
+
+
+def _tell_scores(
+    calibration: Calibration, reports: dict[str, dict[str, Any]], values: dict[str, Any], as_json: bool
+) -> None:
     if as_json:
         print_json(values)
         return

@@ -43,6 +43,7 @@ RELATION_WORDS = ("that", "left", "right", "behind", "on", "front")
 RELIABILITY_FILE = "reliability.svg"
 PENALTIES = (0.0, 0.5, 1.0, 2.0)
 BEAMS = 3
+_CHANCE = 3.0  # of log-likelihood that two numbers gain on a sound score in one of twenty data sets
 _TEMPERATURES = np.geomspace(0.25, 8, 121)
 
 Logits = npt.NDArray[np.floating]  # (pairs, change types), "none" first
@@ -84,6 +85,18 @@ def collect(runtime: ModelRuntime, rows: Sequence[Row], *, batch_size: int = 16)
         changed=changed,
         fact_accuracy={penalty: float(np.mean(values)) for penalty, values in correct.items() if values},
     )
+
+
+def collect_scores(runtime: ModelRuntime, rows: Sequence[Row], *, batch_size: int = 16) -> tuple[Logits, Verdicts]:
+    """The change logits alone, for a model whose sentences follow from them."""
+    changed, found = true_verdicts(rows), []
+    for start in range(0, len(rows), batch_size):
+        pairs = [read_pair(row.before_path, row.after_path) for row in rows[start : start + batch_size]]
+        logits = runtime.encode([before for before, _ in pairs], [after for _, after in pairs]).change_logits
+        if logits is None:
+            raise ModelError("this model has no change head to calibrate")
+        found.append(logits)
+    return np.concatenate(found), changed
 
 
 def true_verdicts(rows: Sequence[Row]) -> Verdicts:
@@ -136,15 +149,19 @@ def fit(outputs: CalibrationOutputs, *, fitted_on: str) -> tuple[Calibration, Fa
 
 
 def fit_scores(logits: Logits, changed: Verdicts, *, fitted_on: str) -> Calibration:
-    """Temperature and bias by likelihood, threshold by balanced accuracy: all there is to fit for a model one asks.
+    """Temperature and bias by likelihood, threshold by balanced accuracy: all there is to fit of a score alone.
 
-    The bias, because such models like to say yes.
+    The bias, because models that one asks like to say yes. What fits no better than chance leaves the score as it is.
     """
     temperature, bias = min(
         ((float(t), float(b)) for t in _TEMPERATURES[::4] for b in np.linspace(-6, 6, 121)),
         key=lambda both: _negative_log_likelihood(logits, changed, Calibration(temperature=both[0], bias=both[1])),
     )
     fitted = Calibration(temperature=round(temperature, 4), bias=round(bias, 4), fitted_on=fitted_on)
+    as_it_is = Calibration(fitted_on=fitted_on)
+    before, after = (_negative_log_likelihood(logits, changed, each) for each in (as_it_is, fitted))
+    if (before - after) * len(logits) < _CHANCE:
+        fitted = as_it_is
     return fitted.model_copy(update={"threshold": _threshold(fitted.change_scores(logits), changed)})
 
 
@@ -172,7 +189,14 @@ def report_scores(logits: Logits, changed: Verdicts, calibration: Calibration) -
 def write(folder: Path, calibration: Calibration, familiarity: Familiarity, reports: dict[str, Any]) -> None:
     """Put the numbers and their image beside the weights."""
     familiarity.save(folder)
-    values = calibration.model_dump() | {"familiarity_sha256": sha256(folder / FAMILIARITY_FILE), "reports": reports}
+    write_scores(
+        folder, calibration.model_copy(update={"familiarity_sha256": sha256(folder / FAMILIARITY_FILE)}), reports
+    )
+
+
+def write_scores(folder: Path, calibration: Calibration, reports: dict[str, Any]) -> None:
+    """Only the numbers and their image."""
+    values = calibration.model_dump() | {"reports": reports}
     write_text(folder / CALIBRATION_FILE, json.dumps(values, indent=2) + "\n")
     drawn = {name: each["reliability"] for name, each in reports.items() if "reliability" in each}
     write_text(folder / RELIABILITY_FILE, reliability(drawn) + "\n")

@@ -1,4 +1,4 @@
-"""Fits how an everyday model's scores are read: the verdict's temperature and threshold, and how specific names may be.
+"""Fits how an everyday model's nouns are read: their temperature, and how specific names may be.
 
 All from arrays of held-out pairs, as `benchmarks/everyday_figures.py` saves them.
 """
@@ -45,15 +45,6 @@ def fit_temperature(scores: Floats, truth: Ints) -> float:
         for temperature in _TEMPERATURES
     ]
     return round(float(_TEMPERATURES[int(np.argmin(losses))]), 3)
-
-
-def fit_threshold(change_scores: Floats, changed: npt.NDArray[np.bool_], *, false_alarms: float) -> float:
-    """The lowest threshold with at most this part of the unchanged pairs called changed."""
-    quiet = np.sort(change_scores[~changed])
-    if not len(quiet):
-        return 0.5
-    place = min(len(quiet) - 1, int(np.ceil((1 - false_alarms) * len(quiet))))
-    return round(float(np.clip(np.nextafter(quiet[place], 1.0), 0.01, 0.99)), 4)
 
 
 def naming_at(chances: Floats, nouns: Ints, tree: NounTree, level: float, *, closer: float | None = None) -> Naming:
