@@ -314,7 +314,7 @@ def test_bad_files_are_refused_with_one_line(make: Callable[[Path], Path], reaso
 
 @pytest.mark.filterwarnings("ignore")  # Pillow warns of odd metadata; what counts here is what is raised
 @pytest.mark.parametrize("format_name", ["JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF"])
-def test_any_damage_gives_a_image_or_an_image_error(format_name: str) -> None:
+def test_any_damage_gives_an_image_or_an_image_error(format_name: str) -> None:
     chance = np.random.default_rng(7)
     whole = noise(format_name)
     refused = 0

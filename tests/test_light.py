@@ -45,6 +45,14 @@ def test_caption_from_pixels_and_of_identical_images(tmp_path: Path) -> None:
     assert json.loads(done("caption", BEFORE, AFTER, "--model", "pixels", "--json", cwd=tmp_path))["changed"] is True
 
 
+def test_a_folder_of_everyday_photos(tmp_path: Path) -> None:
+    told = json.loads(
+        done("caption", BEFORE, AFTER, "--model", EXAMPLES.parent / "spotchange-everyday", "--json", cwd=tmp_path)
+    )
+    assert told["model"] == "spotchange-everyday"
+    assert told["source"] == "model"
+
+
 def test_compare(tmp_path: Path) -> None:
     for folder, image in (("a", BEFORE), ("b", AFTER)):
         (tmp_path / folder).mkdir()
@@ -53,6 +61,9 @@ def test_compare(tmp_path: Path) -> None:
     assert finished.returncode == 1, finished.stderr
     assert "shot.jpg" in finished.stdout
     assert (tmp_path / "report.html").is_file()
+    worded = ("compare", "a", "b", "--model", "bundled", "--runtime")
+    assert "green rubber sphere" in done(*worded, "onnx", cwd=tmp_path)
+    assert spotchange(*worded, "torch", cwd=tmp_path).returncode == 2
 
 
 def test_score(tmp_path: Path) -> None:
@@ -63,6 +74,9 @@ def test_score(tmp_path: Path) -> None:
     assert json.loads(finished.stdout)["corpus"]["ROUGE-L"] > 0
     assert "METEOR is left out" in finished.stderr
     assert "pip install 'spotchange[metrics]'" in finished.stderr
+    asked = spotchange("score", "told.json", "true.json", "--meteor", cwd=tmp_path)
+    assert (asked.returncode, asked.stdout) == (2, "")
+    assert asked.stderr == "error: METEOR needs the extra 'metrics': pip install 'spotchange[metrics]'\n"
 
 
 def test_data_check_and_preview(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -193,9 +194,20 @@ def test_folders_are_fetched_once_and_again_when_they_change(
     write_bytes(as_place("s3://pictures/model/deep/words.txt"), b"red")
     first = fetched_folder("s3://pictures/model")
     assert (first / "deep" / "words.txt").read_text() == "red"
+    assert first.name == "model"  # as results call it
     assert fetched_folder("s3://pictures/model") == first
     write_bytes(as_place("s3://pictures/model/config.json"), b'{"a": 1}')
     assert (fetched_folder("s3://pictures/model") / "config.json").read_text() == '{"a": 1}'
+
+
+def test_many_workers_fetch_a_folder_once(bucket: Stumbling, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    bucket.slow = 0.02
+    write_bytes(as_place("s3://pictures/model/config.json"), b"{}")
+    with ThreadPoolExecutor(8) as workers:
+        found = set(workers.map(fetched_folder, ["s3://pictures/model"] * 8))
+    assert [[path.name for path in folder.iterdir()] for folder in found] == [["config.json"]]
+    assert bucket.asked.count(("GET", "config.json")) == 1
 
 
 def test_large_files_of_a_folder_are_fetched_in_parts(

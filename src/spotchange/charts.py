@@ -86,19 +86,19 @@ def reliability(series: Mapping[str, Sequence[Mapping[str, float]]]) -> str:
 
 
 def confusion_table(confusion: Mapping[str, Mapping[str, int]]) -> str:
-    """True change types down, what was said across; darker cells hold more of their line."""
-    said = list(dict.fromkeys([*confusion, *(name for line in confusion.values() for name in line)]))
-    head = "".join(f"<th>{escape(name)}</th>" for name in said)
+    """True change types down, predicted ones across; darker cells hold more of their line."""
+    predicted = list(dict.fromkeys([*confusion, *(name for line in confusion.values() for name in line)]))
+    head = "".join(f"<th>{escape(name)}</th>" for name in predicted)
     lines = []
     for truth, line in confusion.items():
         total = sum(line.values())
         cells = []
-        for name in said:
+        for name in predicted:
             share = line.get(name, 0) / total
             ink = "#fff" if share > 0.55 else "#1c2733"
             cells.append(f'<td style="background:rgba(37,99,168,{share:.2f});color:{ink}">{line.get(name, 0)}</td>')
         lines.append(f"<tr><th>{escape(truth)}</th>{''.join(cells)}</tr>")
-    return f'<table class="confusion"><tr><th>is \\ said</th>{head}</tr>{"".join(lines)}</table>'
+    return f'<table class="confusion"><tr><th>true \\ predicted</th>{head}</tr>{"".join(lines)}</table>'
 
 
 def _round_up(value: float) -> float:

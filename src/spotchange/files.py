@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from spotchange.errors import InputError
-from spotchange.storage import StorePath, as_place
+from spotchange.locks import only_one_process
+from spotchange.storage import StoreError, StorePath, as_place
 from spotchange.storage.writing import upload
 
 LARGEST_INPUT = 2**30  # bytes of a text file
@@ -174,14 +175,18 @@ def fetched_folder(address: str) -> Path:
         listed = source.listing()
         if not listed:
             raise InputError(f"{address} holds no files")
-        name = hashlib.sha256(json.dumps([address, listed]).encode()).hexdigest()[:32]
-        target = kept / name
-        if not target.is_dir():
-            with new_folder(target) as fresh:
-                source.download(fresh)
+        mark = hashlib.sha256(json.dumps([address, listed]).encode()).hexdigest()[:32]
+        target = kept / mark / source.name  # results call a model by the name of its folder
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with only_one_process(kept / f".{mark}.lock"):  # the workers of a cluster all begin at once
+            if not target.is_dir():
+                with new_folder(target) as fresh:
+                    source.download(fresh)
         return target
+    except StoreError as error:
+        raise InputError(f"cannot read {address}: {error.strerror}") from error
     except OSError as error:
-        raise InputError(f"cannot read {address}: {error.strerror or error}") from error
+        raise InputError(f"cannot write {kept}: {error.strerror or error}") from error
 
 
 def remove_folder(folder: Path) -> None:

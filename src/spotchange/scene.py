@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
+import numpy as np
+
 MAX_OBJECTS = 11  # ten placed at first, one more added
 
 COLORS = ("gray", "red", "blue", "green", "brown", "purple", "cyan", "yellow")
@@ -42,3 +44,10 @@ class SceneBatch:
     def __getitem__(self, index: Any) -> SceneBatch:
         """Select scenes by slice, mask or index array."""
         return SceneBatch(**{field.name: getattr(self, field.name)[index] for field in fields(self)})
+
+    def on_host(self) -> SceneBatch:
+        """The same scenes as numpy arrays."""
+        arrays = {field.name: getattr(self, field.name) for field in fields(self)}
+        return SceneBatch(
+            **{name: array if isinstance(array, np.ndarray) else array.cpu().numpy() for name, array in arrays.items()}
+        )

@@ -39,7 +39,7 @@ def test_the_sentence_is_all_of_stdout_and_true() -> None:
     assert any(verb in words for verb in ("disappeared", "missing", "gone", "no longer"))
 
 
-def test_json_follows_the_schema_and_the_heat_map_is_a_image(tmp_path: Path) -> None:
+def test_json_follows_the_schema_and_the_heat_map_is_an_image(tmp_path: Path) -> None:
     done = run(*example("colour"), "--json", "--heatmap", tmp_path / "heat.png")
     result = json.loads(done.stdout)
     assert next(iter(result)) == "schema_version"
@@ -154,7 +154,7 @@ def test_files_that_hold_no_results_are_not_written_over(tmp_path: Path, name: s
         assert json.loads((tmp_path / name).read_text())["caption"]
 
 
-def test_the_heat_map_is_not_written_over_a_image(tmp_path: Path) -> None:
+def test_the_heat_map_is_not_written_over_an_image(tmp_path: Path) -> None:
     before, after = example("colour")
     done = run(before, after, "--heatmap", after)
     assert isinstance(done.exception, InputError)

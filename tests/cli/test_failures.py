@@ -212,7 +212,7 @@ def test_a_name_that_is_not_utf8_is_answered(run: Any, tmp_path: Path) -> None:
     assert json.loads((tmp_path / "out.jsonl").read_text())["changed"] is False
 
 
-def test_damaged_metadata_of_a_image_are_no_second_message(tmp_path: Path) -> None:
+def test_damaged_metadata_of_an_image_are_no_second_message(tmp_path: Path) -> None:
     """Pillow warns of them, with its own paths and lines; outside of pytest nobody turns that into an error."""
     exif = Image.Exif()
     exif[0x0112] = 6

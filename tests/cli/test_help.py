@@ -37,6 +37,13 @@ def test_help_by_either_name_in_eighty_columns_without_types_of_flags(path: list
     assert "…" not in shown[0].output  # nothing is cut off
 
 
+def test_paragraphs_fill_their_lines() -> None:
+    shown = CliRunner().invoke(app, ["models", "export", "--help"], env=NARROW | {"COLUMNS": "2000"})
+    told = [line for line in shown.output.splitlines() if "half precision" in line]
+    assert len(told) == 1
+    assert "which load as fp32 wherever torch is used" in told[0]
+
+
 def test_brackets_stay() -> None:
     shown = CliRunner().invoke(app, ["score", "--help"], env=NARROW | {"COLUMNS": "200"})
     assert "{id: [text]}" in shown.output

@@ -66,7 +66,7 @@ def test_bad_requests_for_features(recipe: Path, tmp_path: Path, extra: tuple[st
     assert not (tmp_path / "f").exists()
 
 
-def test_align_writes_a_image(tmp_path: Path) -> None:
+def test_align_writes_an_image(tmp_path: Path) -> None:
     settings = ModelSettings.model_validate(MODEL)
     save_model(
         tmp_path / "model",

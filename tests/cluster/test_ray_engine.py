@@ -30,7 +30,8 @@ from spotchange.errors import InputError
 
 ray = pytest.importorskip("ray", reason="the extra 'ray' is not installed")
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("cluster"), pytest.mark.filterwarnings("ignore")]
-TWO = ClusterOptions(workers=2)
+ONE, TWO = ClusterOptions(workers=1), ClusterOptions(workers=2)
+RAY = ("--engine", "ray", "--workers", "1")  # a worker takes seconds to start: two where that is what is tested
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -82,7 +83,7 @@ def test_our_own_mistakes_and_bad_models_reach_the_caller() -> None:
             raise AssertionError
 
     with pytest.raises(RuntimeError, match="ZeroDivisionError: ours"):
-        list(run_on_ray(Broken(), {0: [1]}, TWO))
+        list(run_on_ray(Broken(), {0: [1]}, ONE))
 
 
 def write_pairs(folder: Path, count: int, *, size: tuple[int, int] = (48, 32)) -> Path:
@@ -126,7 +127,7 @@ def test_captions_are_the_same_rows_in_the_same_order(tmp_path: Path, model: str
     assert not (tmp_path / "ray.jsonl.shards").exists()
     lines = manifest.read_text().splitlines(keepends=True)
     manifest.write_text("".join([*lines, lines[0]]))  # an id twice: what is only printed needs none of its own
-    told = caption("--pairs", manifest, *rest, "--json", "--engine", "ray")
+    told = caption("--pairs", manifest, *rest, "--json", *RAY)
     names = [json.loads(line)["id"] for line in told.stdout.splitlines()]
     assert names == [*(f"p{n}" for n in range(count)), "absent", "p0"]
 
@@ -138,11 +139,11 @@ def test_relative_paths_mean_what_they_mean_here(tmp_path: Path, monkeypatch: py
     shutil.copy(tmp_path / "1_before.png", tmp_path / "before" / "a.png")
     shutil.copy(tmp_path / "1_after.png", tmp_path / "after" / "a.png")
     monkeypatch.chdir(tmp_path)  # workers began elsewhere, as those of `ray start` do
-    caption("--pairs", "pairs.jsonl", "--model", "pixels", "--out", "far.jsonl", "--engine", "ray")
+    caption("--pairs", "pairs.jsonl", "--model", "pixels", "--out", "far.jsonl", *RAY)
     assert ["error" in line for line in map(json.loads, Path("far.jsonl").read_text().splitlines())] == [False] * 3 + [
         True
     ]
-    CliRunner().invoke(app, ["compare", "before", "after", "--diff-dir", "diff", "--engine", "ray"])
+    CliRunner().invoke(app, ["compare", "before", "after", "--diff-dir", "diff", *RAY])
     assert [path.name for path in (tmp_path / "diff").iterdir()] == ["a.png"]
 
 
@@ -157,7 +158,7 @@ def test_a_run_goes_on_where_it_was_stopped_and_makes_bad_shards_again(tmp_path:
 
     def write(**more: Any) -> list[int]:
         made: list[int] = []
-        write_from_cluster(work, pairs, out, TWO, **{"advance": made.append} | more)
+        write_from_cluster(work, pairs, out, ONE, **{"advance": made.append} | more)
         return made
 
     with pytest.raises(KeyboardInterrupt):
@@ -203,7 +204,7 @@ def test_an_image_replaced_between_two_parts_of_a_run_is_answered_anew(tmp_path:
 def test_lines_of_a_finished_file_are_used_again_where_nothing_changed(tmp_path: Path) -> None:
     manifest = write_pairs(tmp_path, 10)
     out = tmp_path / "out.jsonl"
-    rest = ("--pairs", manifest, "--out", out, "--model", "pixels", "--engine", "ray")
+    rest = ("--pairs", manifest, "--out", out, "--model", "pixels", *RAY)
     caption(*rest)
     marked = [json.loads(line) | {"seconds": 99.0} for line in out.read_text().splitlines()[:-1]]
     out.write_text("".join(json.dumps(line) + "\n" for line in marked))
@@ -217,7 +218,14 @@ def test_bad_addresses_and_missing_gpus_are_one_line(tmp_path: Path) -> None:
     manifest = write_pairs(tmp_path, 1)
     rest = ("--pairs", manifest, "--model", "pixels")
     assert "need --engine ray" in str(caption(*rest, "--address", "127.0.0.1:1").exception)
-    assert "no GPU" in str(caption(*rest, "--engine", "ray", "--gpus-per-worker", "1").exception)
+    gpu = ("--engine", "ray", "--gpus-per-worker", "1")
+    assert "no GPU" in str(caption(*rest, *gpu).exception)
+    for side in ("before", "after"):
+        (tmp_path / side).mkdir()
+        shutil.copy(tmp_path / f"0_{side}.png", tmp_path / side / "a.png")
+    (tmp_path / "after" / "a.png").write_bytes((tmp_path / "after" / "a.png").read_bytes() + b" ")
+    compared = CliRunner().invoke(app, ["compare", str(tmp_path / "before"), str(tmp_path / "after"), *gpu])
+    assert "no GPU" in str(compared.exception)
 
 
 def test_the_benchmark_of_the_documented_figures_runs(tmp_path: Path) -> None:
@@ -242,7 +250,7 @@ def test_one_bar_tells_pairs_a_second_and_the_time_left(tmp_path: Path, monkeypa
         "spotchange.cli.output.notes", lambda: Console(file=screen, force_terminal=True, width=100, highlight=False)
     )
     manifest = write_pairs(tmp_path, 40)
-    rest = ("--model", "pixels", "--batch-size", "2", "--engine", "ray", "--workers", "2")
+    rest = ("--model", "pixels", "--batch-size", "2", *RAY)
     caption("--pairs", manifest, "--out", tmp_path / "out.jsonl", *rest)
     shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", screen.getvalue())
     assert re.search(r"pairs .*41/41 \d+\.\d pairs/s 0:00:00", shown), shown

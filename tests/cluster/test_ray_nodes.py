@@ -33,6 +33,29 @@ def test_a_node_that_dies_loses_nothing() -> None:
     assert results == [number * number for number in range(80)]
 
 
+GONE = """
+import ray, time
+from spotchange.cluster import ClusterOptions
+from spotchange.cluster.connection import connected
+from spotchange.cluster import watch
+watch.HEAD_GONE = 3
+with connected(ClusterOptions()):
+    for each in ray._private.worker._global_node.all_processes[NAME]:
+        each.process.kill()
+    time.sleep(60)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["raylet", "gcs_server"])
+def test_a_cluster_that_is_gone_is_one_line_and_no_verdict(name: str) -> None:
+    """Left alone, Ray ends the program without a word, and with 1."""
+    command = [sys.executable, "-W", "ignore", "-c", GONE.replace("NAME", repr(name))]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 2, done.stderr[-3000:]
+    assert "error: the Ray cluster is gone" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("address", "words"),
     [

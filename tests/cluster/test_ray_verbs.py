@@ -12,7 +12,12 @@ from PIL import Image, ImageDraw
 from typer.testing import CliRunner
 
 from scripted_server import completion
+from spotchange.answering import LoadOptions
 from spotchange.cli.main import app
+from spotchange.comparison import ComparisonOptions
+from spotchange.regression.on_cluster import CompareWork
+from spotchange.regression.one_pair import Job, Outputs
+from spotchange.regression.wording import Wording
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("cluster"), pytest.mark.filterwarnings("ignore")]
 TINY: dict[str, Any] = {
@@ -29,7 +34,8 @@ TINY: dict[str, Any] = {
     "data": {"kind": "stream", "quality": "fast"},
     "stage": {"objective": {"kind": "pcl-pretrain"}, "steps": 6, "pairs_per_step": 4, "max_words": 24},
 }
-RAY = ("--engine", "ray", "--workers", "2")
+RAY = ("--engine", "ray", "--workers", "1")
+TWO = ("--engine", "ray", "--workers", "2")  # where results may come out of order, and are large
 
 
 def run(*arguments: object) -> str:
@@ -62,7 +68,7 @@ def data_set(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_generate_is_byte_identical(data_set: Path, tmp_path: Path) -> None:
     rest = ("--size", "48x32", "--quality", "fast", "--masks", "--device", "cpu")
     run("generate", "--out", tmp_path, "--pairs", 4, *rest)  # begun on one machine, and gone on with elsewhere
-    run("generate", "--out", tmp_path, "--pairs", 12, *rest, *RAY)
+    run("generate", "--out", tmp_path, "--pairs", 12, *rest, *TWO)
     assert files_of(tmp_path) == files_of(data_set)
 
 
@@ -75,13 +81,13 @@ def test_features_are_byte_identical(tmp_path: Path, data_set: Path) -> None:
     recipe = tmp_path / "tiny.yaml"
     recipe.write_text(yaml.safe_dump(TINY))
     rest = ("data", "features", recipe, "--device", "cpu")
-    for name, source in {"scenes": ("--scenes", 18), "data": ("--data", data_set)}.items():
+    for name, source, engine in (("scenes", ("--scenes", 18), TWO), ("data", ("--data", data_set), RAY)):
         run(*rest, *source, "--out", tmp_path / f"{name}-here")
-        run(*rest, *source, "--out", tmp_path / f"{name}-ray", *RAY)
+        run(*rest, *source, "--out", tmp_path / f"{name}-ray", *engine)
         assert files_of(tmp_path / f"{name}-ray") == files_of(tmp_path / f"{name}-here")
 
 
-def test_compare_says_the_same(tmp_path: Path) -> None:
+def test_compare_says_the_same_and_its_workers_ask_the_model(serve: Any, tmp_path: Path) -> None:
     for side in ("before", "after"):
         (tmp_path / side).mkdir()
         for number in range(12):
@@ -90,10 +96,22 @@ def test_compare_says_the_same(tmp_path: Path) -> None:
             ImageDraw.Draw(image).rectangle((left, 3, left + 8, 12), fill="navy")
             image.save(tmp_path / side / f"{number:02d}.png")
     (tmp_path / "after" / "05.png").write_bytes(b"no picture")
-    rest = ("compare", tmp_path / "before", tmp_path / "after", "--json")
+    server = serve(lambda body, tries: completion(json.dumps({"changed": True, "caption": "the mug is gone"})))
+    words = ("--model", server.model, "--model-option", "no_cache=true")
+    rest = ("compare", tmp_path / "before", tmp_path / "after", "--json", *words)
     found = [CliRunner().invoke(app, [str(each) for each in (*rest, *more)]) for more in ((), RAY)]
     here, far = (without(json.loads(each.stdout), "seconds") for each in found)
     assert far == here
+    worded = [each["caption"] for each in here["files"] if each["status"] == "changed"]
+    assert worded == ["the mug is gone"] * 10
+    asked = len(server.bodies) // 2
+    assert all(f"tiny: {asked} questions asked" in each.stderr for each in found)
+    wording = Wording(model=server.model, options=LoadOptions(model_options={"no_cache": "true"}))
+    sides = {side: tmp_path / side / "01.png" for side in ("before", "after")}
+    job = Job(name="01.png", **sides, options=ComparisonOptions(), outputs=Outputs())
+    (line,) = CompareWork(words=wording).start()([job])  # as in a worker
+    assert line["caption"] == "the mug is gone"
+    assert line["spent"]
     assert str(found[0].exception) == str(found[1].exception) == "1 of 12 images cannot be read; their lines say why"
 
 

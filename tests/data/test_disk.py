@@ -261,7 +261,7 @@ def test_change_without_a_known_place_gives_no_mask(make_set, tmp_path: Path) ->
     assert open_source(folder, batch=2, grid=(4, 4)).next_batch().change_mask is None
 
 
-def test_cache_is_built_once_and_anew_when_a_image_changes(make_set) -> None:
+def test_cache_is_built_once_and_anew_when_an_image_changes(make_set) -> None:
     folder = make_set(scenes=2)
     first = open_cache(folder, "train", height=8, width=8)
     stamp = (first / "pictures.bin").stat().st_mtime_ns

@@ -9,7 +9,12 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from spotchange.answering.calibration import Calibration, Familiarity, expected_calibration_error
+from spotchange.answering.calibration import (
+    Calibration,
+    Familiarity,
+    expected_calibration_error,
+    read_calibration,
+)
 from spotchange.errors import ModelError
 from spotchange.evaluation.calibrate import RELATION_WORDS, CalibrationOutputs, fit, report, write
 
@@ -56,7 +61,9 @@ def test_known_pairs_are_familiar_and_others_are_not() -> None:
 def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     calibration, familiarity = fit(outputs(), fitted_on="made/val")
     write(tmp_path, calibration, familiarity, {"made/val": report(outputs(), calibration, familiarity)})
-    assert Calibration.read(tmp_path) == calibration
+    read, known = read_calibration(tmp_path)
+    assert read == calibration.model_copy(update={"familiarity_sha256": read.familiarity_sha256})
+    assert known is not None
     again = Familiarity.read(tmp_path)
     assert again is not None
     np.testing.assert_allclose(again.scores(outputs().features), familiarity.scores(outputs().features), rtol=1e-3)
@@ -75,6 +82,15 @@ def test_a_folder_without_calibration_is_neutral_and_a_damaged_one_is_refused(tm
         Calibration.read(tmp_path)
     with pytest.raises(ModelError, match="damaged"):
         Familiarity.read(tmp_path)
+
+
+def test_statistics_of_another_calibration_are_refused(tmp_path: Path) -> None:
+    calibration, familiarity = fit(outputs(), fitted_on="made/val")
+    write(tmp_path, calibration, familiarity, {})
+    familiarity.residual *= 2
+    familiarity.save(tmp_path)
+    with pytest.raises(ModelError, match=r"familiarity\.safetensors is damaged: its checksum is not"):
+        read_calibration(tmp_path)
 
 
 def test_calibration_error_by_hand() -> None:

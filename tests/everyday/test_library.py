@@ -29,7 +29,7 @@ def test_names_come_from_files_and_folders(tmp_path):
     assert len((tmp_path / "library" / "objects.jsonl").read_text().splitlines()) == 6
 
 
-def test_a_image_without_transparency_is_refused(tmp_path):
+def test_an_image_without_transparency_is_refused(tmp_path):
     Image.new("RGB", (40, 40)).save(tmp_path / "mug.png")
     with pytest.raises(DataError, match="no transparency"):
         add_objects(tmp_path, tmp_path / "library")

@@ -8,13 +8,18 @@ import torch
 from PIL import Image
 
 from spotchange.errors import ModelError
-from spotchange.models.vision.preprocess import CLIP_MEAN, CLIP_STD, Preprocessor, to_tensor
+from spotchange.models.vision.preprocess import CLIP_MEAN, CLIP_STD, Preprocessor
 
 
 def image(width: int, height: int, seed: int = 0) -> Image.Image:
     """Smooth noise, as photographs are."""
     small = np.random.default_rng(seed).integers(0, 256, (6, 8, 3), dtype=np.uint8)
     return Image.fromarray(small).resize((width, height), Image.Resampling.BICUBIC)
+
+
+def to_tensor(image: Image.Image) -> torch.Tensor:
+    """uint8 (1, 3, height, width)."""
+    return torch.from_numpy(np.array(image.convert("RGB"))).permute(2, 0, 1)[None]
 
 
 def test_images_and_byte_batches_agree() -> None:

@@ -270,7 +270,7 @@ def test_changes_in_free_words(caption) -> None:
     assert not says_no_change(caption)
 
 
-def test_left_and_behind_are_what_a_image_shows() -> None:
+def test_left_and_behind_are_what_an_image_shows() -> None:
     """A pinhole camera's own image: left has the smaller column, behind the smaller row."""
     camera = np.array([7.48, -6.51, 5.34])
     forward = -camera / np.linalg.norm(camera)

@@ -18,7 +18,7 @@ RELATION = re.compile(r" is (?=left|right|to|on|behind|in)")
 
 
 @pytest.mark.parametrize("view", VIEWS)
-def test_sentences_about_a_image_are_true(view, make_scenes) -> None:
+def test_sentences_about_an_image_are_true(view, make_scenes) -> None:
     batch = make_scenes(150, seed=8, crowded=True)
     objects, camera = VIEWS[view]
     for s in range(len(batch)):

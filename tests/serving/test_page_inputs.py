@@ -21,7 +21,7 @@ Draw = Callable[..., bytes]
 SETTINGS = ServerSettings(max_image_bytes=5_000, max_page_pairs=3)
 
 
-def test_a_image_is_handed_over_undecoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_image_is_handed_over_undecoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GRADIO_TEMP_DIR", str(tmp_path))
     component = image_input("Before")
     file = tmp_path / "not-a-picture.png"
@@ -83,7 +83,9 @@ def test_pairs_in_a_zip(tmp_path: Path, draw: Draw) -> None:
         "before/../../../etc/x.png": draw(6),
         "readme.txt": b"hello",
     }
-    pairs = pairs_of_zip(write_zip(tmp_path / "a.zip", members), SETTINGS)
+    found = pairs_of_zip(write_zip(tmp_path / "a.zip", members), SETTINGS)
+    pairs = found.pairs
+    assert found.alone == ["before/only.png", "before/../../../etc/x.png"]  # nothing is left out unsaid
     assert [pair.id for pair in pairs] == ["b", "deep/a.png"]
     assert [pair.read_before() for pair in pairs] == [draw(3), draw(1)]
     assert [pair.read_after() for pair in pairs] == [draw(4), draw(2)]
@@ -92,7 +94,7 @@ def test_pairs_in_a_zip(tmp_path: Path, draw: Draw) -> None:
 
 def test_a_zip_bomb_is_not_unpacked(tmp_path: Path, draw: Draw) -> None:
     members = {"before/a.png": bytes(50_000_000), "after/a.png": draw(1)}
-    (pair,) = pairs_of_zip(write_zip(tmp_path / "bomb.zip", members), SETTINGS)
+    (pair,) = pairs_of_zip(write_zip(tmp_path / "bomb.zip", members), SETTINGS).pairs
     with pytest.raises(Problem, match="more than") as caught:
         pair.read_before()
     assert caught.value.status == 413
@@ -102,7 +104,7 @@ def test_a_zip_that_lies_about_a_size(tmp_path: Path) -> None:
     path = write_zip(tmp_path / "a.zip", {"before/a.png": bytes(100_000), "after/a.png": b"x"})
     size = (100_000).to_bytes(4, "little")
     path.write_bytes(path.read_bytes().replace(size, (10).to_bytes(4, "little")))
-    (pair,) = pairs_of_zip(path, SETTINGS)
+    (pair,) = pairs_of_zip(path, SETTINGS).pairs
     with pytest.raises(Problem):
         pair.read_before()
 
@@ -130,7 +132,7 @@ def test_an_encrypted_member(tmp_path: Path, draw: Draw) -> None:
             content[place + offset] |= 1
             place = content.find(mark, place + 1)
     path.write_bytes(bytes(content))
-    (pair,) = pairs_of_zip(path, SETTINGS)
+    (pair,) = pairs_of_zip(path, SETTINGS).pairs
     with pytest.raises(Problem, match="encrypted"):
         pair.read_before()
 
@@ -141,7 +143,9 @@ def test_pairs_of_two_folders(tmp_path: Path, draw: Draw) -> None:
         path.write_bytes(draw(number))
     before = [(name, path) for name, path in files.items() if name.startswith("main")]
     after = [(name, path) for name, path in files.items() if name.startswith("branch")]
-    (pair,) = pairs_of_folders(before, after, SETTINGS)
+    found = pairs_of_folders(before, after, SETTINGS)
+    (pair,) = found.pairs
+    assert found.alone == ["before/b.png"]
     assert (pair.id, pair.read_before(), pair.read_after()) == ("x/a.png", draw(0), draw(1))
     with pytest.raises(Problem, match="same name"):
         pairs_of_folders(before, [], SETTINGS)

@@ -146,7 +146,7 @@ def test_images_that_are_something_else_too(draw: Draw, kind: str, tail: bytes) 
     assert (problem.status, problem.name) == (422, "polyglot")
 
 
-def test_a_document_in_a_images_head(draw: Draw) -> None:
+def test_a_document_in_an_images_head(draw: Draw) -> None:
     whole = draw(1)
     commented = whole[:33] + chunk(b"tEXt", b"Comment\0%PDF-1.5 obj") + whole[33:]
     assert Image.open(io.BytesIO(commented)).size == (72, 48)

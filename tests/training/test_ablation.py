@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import runpy
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -23,7 +24,16 @@ from spotchange.models.weights.bundled import BUNDLED, bundled_folder
 from spotchange.models.weights.description import read_settings
 from spotchange.models.weights.transfer import refit, take_weights
 from spotchange.training.ablation.reuse import check_finished
-from spotchange.training.ablation.table import SHARED, CellResult, as_json, collect, plan, rank_correlation, run_jobs
+from spotchange.training.ablation.table import (
+    SHARED,
+    CellResult,
+    as_json,
+    check_budget,
+    collect,
+    plan,
+    rank_correlation,
+    run_jobs,
+)
 from spotchange.training.objectives.build import build_objective
 from spotchange.training.optimizers import parameter_groups
 from spotchange.training.stopping import StopRequest
@@ -50,18 +60,17 @@ def test_every_cell_of_every_ablation_is_valid(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_every_cell_has_the_same_budget_unless_said_otherwise(name: str) -> None:
     ablation = Ablation.from_yaml(FOLDER / f"{name}.yaml")
-    if not ablation.equal_budget:
-        return
-    budgets = {}
-    for job in plan(ablation, Path("out")):
-        cell, _, seed = job.label.rpartition(", ")
-        cell = cell.rpartition(", ")[0]
-        if cell != "shared":
-            pairs = job.recipe.stage.steps * job.recipe.stage.pairs_per_step
-            budgets[cell, seed] = budgets.get((cell, seed), 0) + pairs
-    half = [budgets.pop(which) for which in list(budgets) if "half the steps" in which[0]]
-    assert len(set(budgets.values())) == 1
-    assert all(2 * pairs in budgets.values() for pairs in half)
+    jobs = plan(ablation, Path("out"))
+    check_budget(ablation, jobs)
+    first = next(job for job in jobs if job.chain != "shared")
+    longer = first.recipe.model_copy(
+        update={"stage": first.recipe.stage.model_copy(update={"steps": first.recipe.stage.steps + 1})}
+    )
+    unequal = [replace(job, recipe=longer) if job is first else job for job in jobs]
+    check_budget(ablation.model_copy(update={"equal_budget": False}), unequal)
+    if len({job.chain for job in jobs} - {"shared"}) > 1:
+        with pytest.raises(ConfigError, match="different numbers of pairs"):
+            check_budget(ablation.model_copy(update={"equal_budget": True}), unequal)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -127,10 +127,15 @@ def _everyday_answerer(name: str, options: LoadOptions) -> Answerer:
 
 
 def _everyday(folder: Path, options: LoadOptions) -> Answerer:
-    from spotchange.answering.everyday import EverydayAnswerer
-    from spotchange.answering.runtimes.torch import choose_device
+    from spotchange.answering.runtimes.choose import start_runtime
 
-    return EverydayAnswerer.load(folder, device=choose_device(options.device))
+    network = start_runtime(folder, runtime=options.runtime, device=options.device, threads=options.threads)
+
+    # While the network is being loaded.
+    from spotchange.answering.calibration import Calibration
+    from spotchange.answering.everyday import EverydayAnswerer
+
+    return EverydayAnswerer(network(), calibration=Calibration.read(folder))
 
 
 def _pixel_answerer(name: str, options: LoadOptions) -> Answerer:

@@ -17,6 +17,7 @@ from pydantic import Field, ValidationError
 from spotchange.config.base import Settings
 from spotchange.errors import ModelError
 from spotchange.files import load_json, read_input
+from spotchange.models.weights.description import check_sum
 
 CALIBRATION_FILE = "calibration.json"
 FAMILIARITY_FILE = "familiarity.safetensors"
@@ -43,6 +44,8 @@ class Calibration(Settings):
     """A colour is said from this probability on."""
     fitted_on: str = ""
     """The data the numbers come from."""
+    familiarity_sha256: str = ""
+    """Checksum of the feature statistics that were fitted with it."""
 
     def change_scores(self, logits: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
         """Probability of a change from (pairs, change types) logits, "none" first."""
@@ -73,8 +76,8 @@ def read_calibration(folder: Path) -> tuple[Calibration, Familiarity | None]:
     """What a model folder knows about its own outputs.
 
     Raises:
-        ModelError: also where one of the two files is there without the other. Without either the model would answer
-            about anything with confidence.
+        ModelError: also where one of the two files is there without the other, or with another's. Without either the
+            model would answer about anything with confidence.
     """
     calibration, familiarity = Calibration.read(folder), Familiarity.read(folder)
     if calibration.least_familiarity > 0 and familiarity is None:
@@ -87,6 +90,8 @@ def read_calibration(folder: Path) -> tuple[Calibration, Familiarity | None]:
             f"{folder} has a {FAMILIARITY_FILE} but not the {CALIBRATION_FILE} that belongs to it",
             hint=f"copy it from where the folder came from, or remove {FAMILIARITY_FILE} and calibrate again",
         )
+    if familiarity is not None:
+        check_sum(folder / FAMILIARITY_FILE, calibration.familiarity_sha256 or None, source=CALIBRATION_FILE)
     return calibration, familiarity
 
 

@@ -6,7 +6,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 
 import numpy as np
 from PIL import Image
@@ -17,8 +16,7 @@ from spotchange.answering.interface import Answer, AnswererCard, CaptionOptions,
 from spotchange.answering.pair import ImagePair
 from spotchange.answering.pixels import answer_identical
 from spotchange.answering.regions import boxes_of
-from spotchange.answering.runtimes.interface import Encoded, Floats
-from spotchange.answering.runtimes.torch import TorchRuntime
+from spotchange.answering.runtimes.interface import Encoded, Floats, NamingRuntime
 from spotchange.everyday.kinds import OBJECT_KINDS
 from spotchange.everyday.language.naming import SHOWN, Name, fill, hot_window, name_of
 from spotchange.everyday.language.nouns import NounTree, everyday_nouns
@@ -42,15 +40,8 @@ class SeenThing:
 class EverydayAnswerer:
     """A model of everyday images with its calibration."""
 
-    def __init__(self, runtime: TorchRuntime, *, calibration: Calibration) -> None:
+    def __init__(self, runtime: NamingRuntime, *, calibration: Calibration) -> None:
         self.runtime, self.calibration = runtime, calibration
-
-    @classmethod
-    def load(cls, folder: Path, *, device: str = "cpu") -> EverydayAnswerer:
-        """From a model folder."""
-        from spotchange.models.weights.folder import load_model
-
-        return cls(TorchRuntime(load_model(folder, device=device)), calibration=Calibration.read(folder))
 
     @property
     def card(self) -> AnswererCard:

@@ -45,12 +45,13 @@ def ablate(
 
     from spotchange.training.ablation.parallel import run_side_by_side
     from spotchange.training.ablation.reuse import check_finished
-    from spotchange.training.ablation.table import as_json, collect, plan, run_jobs
+    from spotchange.training.ablation.table import as_json, check_budget, collect, plan, run_jobs
     from spotchange.training.run import run_stage
 
     stop.listen()
     failed: dict[str, str] = {}
     planned, known, finished = plan(ablation, folder), 0, True
+    check_budget(ablation, planned)
     check_finished(planned)
     while len(planned) > known:  # what the first seeds chose brings further runs
         known = len(planned)

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import json
 import sys
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from spotchange.cli.cluster import Address, Engine, cluster_of, kept_rows, rate
-from spotchange.cli.model_options import Differences, Hints, MaxNewTokens, ModelOptions, parse_options, print_usage
+from spotchange.cli.cluster import Address, Engine, GpusPerWorker, cluster_of, kept_rows, rate
+from spotchange.cli.model_options import (
+    Differences,
+    Hints,
+    MaxNewTokens,
+    ModelOptions,
+    Runtime,
+    parse_options,
+    print_usage,
+)
 from spotchange.cli.output import HTML, check_result_file, notes, print_json, print_line, progress
 from spotchange.cli.rectangles import Ignored, parse_box
 from spotchange.errors import InputError
@@ -20,10 +27,11 @@ from spotchange.storage import as_place, check_writable
 
 if TYPE_CHECKING:
     from spotchange.answering import Captioner
-    from spotchange.cluster import ClusterOptions, Resumption
-    from spotchange.regression import ComparedFile, CompareSettings, FolderComparison, FolderPlan
+    from spotchange.answering.interface import Usage
+    from spotchange.cluster import ClusterOptions
+    from spotchange.regression import ComparedFile, FolderComparison, FolderPlan
     from spotchange.regression.one_pair import Outputs
-    from spotchange.regression.settings import Tolerances
+    from spotchange.regression.wording import Wording
 
 Preset = Literal["exact", "tolerant", "photos"]
 
@@ -90,9 +98,11 @@ def compare(
     max_new_tokens: MaxNewTokens = None,
     model_option: ModelOptions = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N, for --model.")] = "auto",
+    runtime: Runtime = "auto",
     workers: Annotated[int | None, typer.Option(min=1, help="Processes; default: one per core.")] = None,
     engine: Engine = "local",
     address: Address = None,
+    gpus_per_worker: GpusPerWorker = 0.0,
 ) -> None:
     """Say what changed between the images of two folders: new, missing, identical, changed.
 
@@ -108,7 +118,8 @@ def compare(
         return
     if after is None:
         raise InputError("two folders are needed", hint="spotchange compare shots/main shots/branch")
-    cluster = cluster_of(engine, address, workers if engine == "ray" else None)  # or processes of this machine
+    # Without a cluster --workers are processes of this machine.
+    cluster = cluster_of(engine, address, workers if engine == "ray" else None, gpus_per_worker)
     if fail_on_change and update_baseline:
         raise InputError("--fail-on-change and --update-baseline contradict each other", hint="give one of them")
     if only and not update_baseline:
@@ -136,13 +147,24 @@ def compare(
     plan = plan_folders(before, after, include=include or ())
     if update_baseline and not allow_delete:
         check_deletions(plan, only or ())
-    captioner = _load(model, device, model_options) if model is not None and plan.differing else None
+    words = _wording(model, device, runtime, model_options, cluster) if model is not None and plan.differing else None
+    captioner = words.start() if words is not None and cluster is None else None
+    name, usage = _spending(words, captioner)
     with kept_rows(cluster, out, report, junit, markdown) as kept:
-        worded_by = _fingerprint(model, model_options, captioner) if kept and captioner else ""
-        compare_all = partial(_compare, plan, settings, given, _outputs(diff_dir, report), captioner, workers)
-        compared = compare_all(cluster, kept[0] if kept else None, worded_by, json_lines)
-        if captioner is not None:
-            print_usage(captioner.name, captioner.usage)
+        compared = _compare(
+            plan,
+            json_lines,
+            settings=settings,
+            given=given,
+            outputs=_outputs(diff_dir, report),
+            captioner=captioner,
+            workers=workers,
+            cluster=cluster,
+            words=words,
+            usage=usage,
+            kept=kept[0] if kept else None,
+        )
+        print_usage(name, usage)
         _write(compared, out, report, junit, markdown)
     if as_json:
         print_json(compared.to_dict())
@@ -208,31 +230,29 @@ def _outputs(diff_dir: Path | None, report: Path | None) -> Outputs:
     )
 
 
-def _load(model: str, device: str, options: dict[str, str]) -> Captioner:
-    from spotchange.answering import load
+def _wording(model: str, device: str, runtime: str, options: dict[str, str], cluster: ClusterOptions | None) -> Wording:
+    from spotchange.answering import LoadOptions
+    from spotchange.regression.wording import Wording
 
-    return load(model, device=device, model_options=options)
-
-
-def _fingerprint(model: str | None, options: dict[str, str], captioner: Captioner) -> str:
-    from spotchange.answering import CaptionOptions
-    from spotchange.answering.bulk.fingerprint import asked_fingerprint
-
-    return asked_fingerprint(model or "", options, CaptionOptions(), signature=captioner.asked_as)
+    # Workers share machines: a core each.
+    threads = None if cluster is None else 1
+    return Wording(
+        model=model, options=LoadOptions(device=device, threads=threads, runtime=runtime, model_options=options)
+    )
 
 
-def _compare(
-    plan: FolderPlan,
-    settings: CompareSettings,
-    given: Tolerances,
-    outputs: Outputs,
-    captioner: Captioner | None,
-    workers: int | None,
-    cluster: ClusterOptions | None,
-    kept: Resumption | None,
-    worded_by: str,
-    json_lines: bool,
-) -> FolderComparison:
+def _spending(words: Wording | None, captioner: Captioner | None) -> tuple[str, Usage | None]:
+    """What the model is called, and where is counted what asking it takes."""
+    if captioner is not None:
+        return captioner.name, captioner.usage
+    if words is None:
+        return "", None
+    from spotchange.answering.bulk.spending import shared_usage
+
+    return shared_usage(words.model, words.options, far=True)
+
+
+def _compare(plan: FolderPlan, json_lines: bool, **how: Any) -> FolderComparison:
     from spotchange.regression import compare_folders
 
     with progress(rate("images")) as bar:
@@ -244,18 +264,7 @@ def _compare(
                 sys.stdout.write(json.dumps(compared.to_dict(), ensure_ascii=False) + "\n")
                 sys.stdout.flush()
 
-        return compare_folders(
-            plan,
-            settings=settings,
-            given=given,
-            outputs=outputs,
-            captioner=captioner,
-            workers=workers,
-            cluster=cluster,
-            kept=kept,
-            worded_by=worded_by,
-            finished=finished,
-        )
+        return compare_folders(plan, finished=finished, **how)
 
 
 def _write(

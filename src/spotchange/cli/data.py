@@ -9,7 +9,7 @@ import typer
 
 from spotchange.cli.features import features
 from spotchange.cli.help import PlainGroup
-from spotchange.cli.output import check_result_image, notes, print_json, print_line, progress, tables
+from spotchange.cli.output import check_result_image, notes, print_json, print_line, print_written, progress, tables
 from spotchange.locks import one_writer
 from spotchange.storage import as_place
 
@@ -120,10 +120,7 @@ def preview(
     width, height = write_preview(rows, out, columns=columns)
     if reader.bad:
         notes().print(f"{reader.bad} bad rows skipped")
-    if as_json:
-        print_json({"out": str(out), "width": width, "height": height, "ids": [row.id for row in rows]})
-    else:
-        print_line(str(out))
+    print_written(out, as_json, width=width, height=height, ids=[row.id for row in rows])
 
 
 @app.command("list", epilog="Example: spotchange data list --json")

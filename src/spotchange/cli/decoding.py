@@ -1,4 +1,4 @@
-"""`--decode`, `--beam` and `--max-words`: how words are chosen."""
+"""How words are chosen and scored, as commands offer it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,11 @@ from enum import StrEnum
 from typing import Annotated
 
 import typer
+
+Meteor = Annotated[
+    bool | None,
+    typer.Option("--meteor/--no-meteor", help="METEOR, which takes longest; default: where it is installed."),
+]
 
 
 class Decode(StrEnum):

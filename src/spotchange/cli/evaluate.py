@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from spotchange.cli.cluster import Address, Engine, GpusPerWorker, Workers, cluster_of, kept_rows, rate
-from spotchange.cli.decoding import Beam, Decode, Decoding, MaxWords
+from spotchange.cli.decoding import Beam, Decode, Decoding, MaxWords, Meteor
 from spotchange.cli.device import Device
 from spotchange.cli.model_options import (
     MODEL_HELP,
@@ -79,7 +79,7 @@ def evaluate(
     decode: Decoding = Decode.BEAM,
     beam: Beam = 3,
     max_words: MaxWords = 32,
-    meteor: Annotated[bool, typer.Option("--meteor/--no-meteor", help="METEOR takes the longest by far.")] = True,
+    meteor: Meteor = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of intervals and tests.")] = 0,
     engine: Engine = "local",
     address: Address = None,

@@ -15,7 +15,7 @@ Form = Literal["safetensors", "onnx"]
 
 def export(
     models: Annotated[
-        list[str], typer.Argument(metavar="MODEL...", help="A model folder, such as RUN/best; of several, the mean.")
+        list[str], typer.Argument(metavar="MODEL", help="A model folder, such as RUN/best; of several, the mean.")
     ],
     out: Annotated[Path | None, typer.Option(help="Folder to write; --to onnx alone writes into MODEL.")] = None,
     to: Annotated[

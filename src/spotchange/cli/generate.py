@@ -20,7 +20,8 @@ from spotchange.storage import as_place
 if TYPE_CHECKING:
     from spotchange.cluster import ClusterOptions
     from spotchange.config.scenes import DatasetPlan
-    from spotchange.scenes.dataset import MadeScene, SceneWork, Written
+    from spotchange.scenes.dataset import Written
+    from spotchange.scenes.making import MadeScene, SceneWork
 
 ALL = "all"
 MOST_SCENES_A_PIECE = 64  # of the work of a cluster: three or four PNG files each, some 25 MB

@@ -1,4 +1,4 @@
-"""How help looks: flags take no value, so none is shown for them; `-h` is as good as `--help`."""
+"""How help looks: flags show no value, paragraphs fill the terminal's lines; `-h` is as good as `--help`."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ HELP_NAMES: dict[Any, Any] = {"help_option_names": ["-h", "--help"]}
 
 
 class PlainGroup(TyperGroup):
-    """A group whose commands show types only for options that take a value."""
+    """A group whose commands show types only for options that take a value, and no line breaks of our source."""
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The command, its flags without a type."""
+        """The command, its flags without a type and its paragraphs without line breaks."""
         command: Any = super().get_command(ctx, cmd_name)
-        return None if command is None else _without_flag_types(command)
+        if command is None:
+            return None
+        command.help = "\n\n".join(" ".join(part.split()) for part in (command.help or "").split("\n\n"))
+        return _without_flag_types(command)
 
     def get_params(self, ctx: Any) -> Any:
         """The group's own options."""

@@ -7,13 +7,12 @@ from typing import Annotated
 
 import typer
 
+from spotchange.cli.decoding import Meteor
 from spotchange.cli.output import HTML, check_result_file, notes, print_json, show_tables, tables
 
 
 def leaderboard(
-    folders: Annotated[
-        list[Path], typer.Argument(metavar="DIR...", help="What `spotchange ablate leaderboard` wrote.")
-    ],
+    folders: Annotated[list[Path], typer.Argument(metavar="DIR", help="What `spotchange ablate leaderboard` wrote.")],
     html: Annotated[Path | None, typer.Option(help="Write a page with tables and charts here.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
     published: Annotated[
@@ -22,7 +21,7 @@ def leaderboard(
     seeds: Annotated[
         int | None, typer.Option(min=1, help="The first N seeds of each system, for rows of equal numbers; all.")
     ] = None,
-    meteor: Annotated[bool, typer.Option("--meteor/--no-meteor", help="METEOR takes the longest by far.")] = True,
+    meteor: Meteor = None,
 ) -> None:
     """Score every system's captions of the same held-out pairs: metrics, facts, intervals, paired tests, order."""
     from spotchange.evaluation.leaderboard import read_leaderboard

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 MODEL_HELP = "A model folder, bundled, everyday, pixels, vlm:FOLDER, vlm:HUB_NAME or openai:URL#MODEL."
 ModelOptions = Annotated[
     list[str] | None,
-    typer.Option("--model-option", metavar="KEY=VALUE", help="For vlm: and openai: (prompt=..., hints=true ...)."),
+    typer.Option(
+        "--model-option", metavar="KEY=VALUE", help="A setting of a vision-language model, such as prompt=clevr-change."
+    ),
 ]
 
 Runtime = Annotated[

@@ -1,4 +1,4 @@
-"""`spotchange models`: which there are, what is in one, weights in, and where one looks."""
+"""`spotchange models`: which there are, what is in one, weights in, to the hub and from it."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from spotchange.cli.align import align
 from spotchange.cli.calibrate import calibrate
-from spotchange.cli.device import Device
+from spotchange.cli.explain import align, attention
 from spotchange.cli.export import export
 from spotchange.cli.help import PlainGroup
-from spotchange.cli.output import check_result_image, notes, print_json, print_line, tables
+from spotchange.cli.output import notes, print_json, print_line, print_written, tables
 from spotchange.errors import InputError
 
 if TYPE_CHECKING:
@@ -148,7 +147,7 @@ def import_weights(
     if imported.settings.vision.backbone == "features":
         can = "captions from grid features; give --resnet for pictures"
     notes().print(f"imported: {can}", markup=False)
-    _print_written(out, as_json, captions=captions)
+    print_written(out, as_json, captions=captions)
 
 
 def _parse_sizes(given: list[str]) -> dict[str, int]:
@@ -176,51 +175,6 @@ def _try(folder: Path, device: str) -> None:
         network.encode(*seen)
 
 
-def _print_written(out: Path, as_json: bool, **facts: Any) -> None:
-    if as_json:
-        print_json({"out": str(out), **facts})
-    else:
-        print_line(str(out))
-
-
-@app.command(epilog="Example: spotchange models attention before.png after.png --out map.png")
-def attention(
-    before: Annotated[Path, typer.Argument(help="The image before.")],
-    after: Annotated[Path, typer.Argument(help="The image after.")],
-    out: Annotated[Path, typer.Option(help="PNG to write.")],
-    model: Annotated[str, typer.Option(help="A model folder, or 'bundled'.")] = "bundled",
-    reference: Annotated[list[str] | None, typer.Option(help="A true sentence to print too; may be repeated.")] = None,
-    device: Device = "auto",
-    as_json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON.")] = False,
-) -> None:
-    """Draw where the class tokens look, before and after the images meet."""
-    from spotchange.answering import model_folder
-    from spotchange.answering.runtimes.torch import choose_device
-    from spotchange.files import atomic_path
-    from spotchange.images import read_pair
-    from spotchange.models.explain.attention import attention_figure, attention_maps
-    from spotchange.models.interface import DecodingOptions
-    from spotchange.models.weights.folder import load_model
-
-    check_result_image("--out", out, inputs=(before, after), suffixes=(".png",))
-    images = read_pair(before, after)
-    loaded = load_model(model_folder(model), device=choose_device(device))
-    inputs = [loaded.preprocess([image]) for image in images]
-    maps = attention_maps(loaded.model, inputs[0], inputs[1])
-    caption = None
-    if loaded.settings.captioner is not None:
-        import torch
-
-        network: Any = loaded.model
-        with torch.inference_mode():
-            generated = network.generate(network.encode(*inputs), DecodingOptions())
-        caption = loaded.decode(generated.ids[0, 0].tolist())
-    figure = attention_figure(images[0], images[1], maps, caption=caption, references=reference or [])
-    with atomic_path(out) as temporary:
-        figure.save(temporary, format="PNG")
-    _print_written(out, as_json, caption=caption)
-
-
 @app.command(epilog="Example: spotchange models pull ORGANISATION/NAME --out models/theirs")
 def pull(
     name: Annotated[str, typer.Argument(metavar="ORGANISATION/NAME", help="A model on the hub; @REVISION may follow.")],
@@ -242,7 +196,7 @@ def pull(
     read_settings(folder)  # says so where it is not a model of ours
     if out is not None:
         copy_model(folder, out)
-    _print_written(out or folder, as_json)
+    print_written(out or folder, as_json)
 
 
 @app.command(epilog="Example: spotchange models push out/mine/best ORGANISATION/NAME --private")
@@ -268,6 +222,7 @@ def push(
         print_line(address)
 
 
+app.command(epilog="Example: spotchange models attention before.png after.png --out map.png")(attention)
 app.command(epilog="Example: spotchange models align before.png after.png --model out/pcl/best --out words.png")(align)
 app.command(epilog="Example: spotchange models calibrate out/small/caption/best data/scenes")(calibrate)
 app.command(epilog="Example: spotchange models export out/small/caption/best --out small")(export)

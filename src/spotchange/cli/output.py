@@ -60,6 +60,14 @@ def print_line(text: str) -> None:
     sys.stdout.write(visible(text) + "\n")
 
 
+def print_written(out: Path, as_json: bool, **facts: Any) -> None:
+    """What was written where: its path, or that and the facts as JSON."""
+    if as_json:
+        print_json({"out": str(out), **facts})
+    else:
+        print_line(str(out))
+
+
 def show_tables(shown: Iterable[Table]) -> None:
     """Tables of a report on stdout."""
     for table in shown:

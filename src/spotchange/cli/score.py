@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from spotchange.cli.decoding import Meteor
 from spotchange.cli.output import notes, print_json, print_table, tables
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def score(
     allow_missing: Annotated[
         bool, typer.Option("--allow-missing", help="Score the ids that both files have and say how many.")
     ] = False,
-    meteor: Annotated[bool, typer.Option("--meteor/--no-meteor", help="METEOR takes the longest by far.")] = True,
+    meteor: Meteor = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the bootstrap intervals.")] = 0,
 ) -> None:
     """Score captions with BLEU, METEOR, ROUGE-L and CIDEr-D, digit for digit as the COCO tools do."""

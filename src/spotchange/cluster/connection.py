@@ -8,9 +8,11 @@ import signal
 import tempfile
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
+from spotchange.cluster.watch import watched
 from spotchange.cluster.work import ClusterOptions
 from spotchange.errors import InputError
 
@@ -19,18 +21,21 @@ from spotchange.errors import InputError
 def connected(options: ClusterOptions) -> Iterator[None]:
     """A cluster for the time of the block; one that this program is connected to already is used and kept."""
     with _interrupted_afterwards():
-        ours = _connect(options)
-    try:
+        places = _connect(options)
+    if places is None:
         yield
+        return
+    import ray
+
+    try:
+        with watched(places):
+            yield
     finally:
-        if ours:
-            import ray
-
-            ray.shutdown()
+        ray.shutdown()
 
 
-def _connect(options: ClusterOptions) -> bool:
-    """Whether there was no connection before."""
+def _connect(options: ClusterOptions) -> Mapping[str, str] | None:
+    """Where the cluster's processes listen; None where there was a connection before."""
     # Ray prints what dies on stdout, where only results belong; a run says itself what became of every pair.
     os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".*")
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # its core warns of every pool that may restart workers
@@ -38,12 +43,12 @@ def _connect(options: ClusterOptions) -> bool:
     import ray.data
 
     if ray.is_initialized():
-        return False
+        return None
     told: list[str] = []
     try:
         with warnings.catch_warnings(), _core_told(told):
             warnings.simplefilter("ignore")
-            ray.init(
+            context: Any = ray.init(
                 address=options.address or "local",
                 include_dashboard=None if options.address else False,
                 log_to_driver=False,
@@ -51,7 +56,7 @@ def _connect(options: ClusterOptions) -> bool:
             )
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         raise _not_connected(options.address, error, "".join(told)) from error
-    return True
+    return dict(context.address_info)
 
 
 @contextmanager

@@ -12,12 +12,12 @@ Weight = Annotated[float, Field(ge=0)]
 
 
 class DenseTruthSettings(Settings):
-    """Weights of the losses against what the renderer knows; 0 leaves one out."""
+    """Weights of the losses on dense labels, which the renderer knows; 0 leaves one out."""
 
     attributes: Weight = 1.0
     """Per patch, before the images meet: colour, shape, material and size of the object seen there."""
     mask: Weight = 1.0
-    """Per patch, after they met: is this the changed object."""
+    """Per patch, after the images met: is this the changed object."""
     change: Weight = 1.0
     """Per pair: the kind of change."""
     answer: Weight = 1.0
@@ -25,7 +25,7 @@ class DenseTruthSettings(Settings):
 
 
 class DenseSettings(Settings):
-    """Learn to see from the renderer's own knowledge: the role CLIP's pre-training plays in the paper."""
+    """Dense labels from the renderer as supervision, in the place of CLIP's pre-training in the paper."""
 
     kind: Literal["dense"]
     weights: DenseTruthSettings = DenseTruthSettings()
@@ -46,12 +46,12 @@ class AdaptSettings(Settings):
     """How much of the loss's gradient reaches both encoders. 0.5: as published, where each of two GPUs gathers all
     embeddings, keeps the gradient of its own rows only, and both are averaged."""
     dense: DenseTruthSettings | None = None
-    """Keep the dense truth as extra losses with these weights."""
+    """Keep the losses on dense labels as auxiliary losses with these weights; null: without."""
 
 
 class ImageTextSettings(Settings):
-    """CLIP's own training: a single image and a text about it find each other. Generated scenes stand in for the
-    web: several true clauses about an image, no labels of patches."""
+    """CLIP's own training: contrastive loss between single images and texts about them. Generated scenes take the
+    place of the web: several true clauses about an image, no labels of patches."""
 
     kind: Literal["image-text"]
     max_scale: float = Field(default=100.0, gt=1)
@@ -60,7 +60,7 @@ class ImageTextSettings(Settings):
     """Training images made of one scene, which differ in the shapes and materials of its objects and in the camera:
     where colours and places are the same, contrast has to tell shapes apart. 1: every image is a scene of its own."""
     showings: int = Field(default=1, ge=1)
-    """How often a training image is shown in the mean, each time with another text and in other company: drawing it
+    """How often a training image is used on average, each time with another text and other negatives: drawing it
     takes longer than learning from it. 1: every image is new."""
 
 
@@ -69,10 +69,11 @@ class CaptionSettings(Settings):
 
     kind: Literal["caption"]
     label_smoothing: float = Field(default=0.0, ge=0, lt=1)
+    """Probability that is taken from the true word and spread over the vocabulary."""
     distractors: Literal["sum", "mean"] = "sum"
     """sum: the mean loss of change pairs plus that of distractors; mean: one mean over all words."""
     dense: DenseTruthSettings | None = None
-    """Keep the change head, the heat map and the dense truth trained with these weights."""
+    """Keep training the change head, the heat map and the dense labels with these weights; null: captions only."""
     contrast: Weight = 0.0
     """Weight of adaptation's loss beside the words, so that a model which learnt to rank still can; 0 leaves it out."""
 
@@ -104,7 +105,9 @@ class PclPretrainSettings(Settings):
     masked_cells: float = Field(default=0.15, gt=0, lt=1)
     """Chance of every cell of one image to be hidden; at least one is."""
     mvcl_temperature: float = Field(default=1.0, gt=0)
+    """Temperature of the contrast between masked cells."""
     fda_temperature: float = Field(default=1.0, gt=0)
+    """Temperature of the contrast between the true sentence and its negatives."""
     negatives: tuple[int, int, int] = (2, 2, 2)
     """False sentences for each true one: retrieved, with words replaced, with subjects confused. The published program
     reads six a pair from a file whose name says TF-IDF: retrieved."""
@@ -126,6 +129,7 @@ class PclFinetuneSettings(Settings):
     """masked: a random share of the words, as published; every: a [MASK] beside each word, so that all words of a
     sentence are learnt in one step, each exactly as decoding meets it."""
     masked_words: float = Field(default=0.15, gt=0, lt=1)
+    """Chance of every word, and of the end token, to be predicted, where `positions` is masked."""
     judging: Weight = 1.0
     """Weight of distractor judging; 0 leaves it out."""
     reduction: Literal["sum", "mean"] = "sum"

@@ -29,7 +29,7 @@ class StreamSource(Settings):
     """mixed: as the benchmark's references; plain: the object described fully, related to others only where needed."""
     kept: str | None = None
     """Folder to keep rendered scenes in, for many short runs on one machine: the first run that needs them makes them,
-    every run reads them, whatever its seed; null: fresh scenes for ever."""
+    every run reads them, whatever its seed; null: new scenes all the time."""
     kept_scenes: int = Field(default=33_830, ge=2)
     """How many are kept to train on."""
 

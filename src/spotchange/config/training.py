@@ -29,7 +29,7 @@ class OptimizerSettings(Settings):
     """Muon for the matrices of transformer blocks: their updates are made orthogonal, scaled to the size that AdamW's
     have, so that rates mean the same. Everything else stays with AdamW."""
     weight_decay: float = Field(default=0.05, ge=0)
-    """Of what `decayed` says."""
+    """Decoupled weight decay (for adam: part of the gradient) of the parameters that `decayed` names."""
     decayed: Literal["matrices", "published"] = "matrices"
     """matrices: not biases, norms, embeddings of position or the temperature. published: everything but biases and the
     captioner's norms, as CLIP4IDC's program has it."""
@@ -41,7 +41,7 @@ class OptimizerSettings(Settings):
     eps: float = Field(default=1e-8, gt=0)
     """Added to the denominator of an update."""
     clip_norm: float | None = Field(default=1.0, gt=0)
-    """Longest gradient of one update; null: any."""
+    """Largest norm of an update's gradient; longer ones are scaled down to it. null: no clipping."""
 
     @model_validator(mode="before")
     @classmethod
@@ -60,11 +60,11 @@ class ScheduleSettings(Settings):
     """cosine falls from the end of the warm-up; whole-cosine is the cosine of the whole plan, so that it falls at once
     when the warm-up ends (CLIP4IDC); inverse-sqrt: the root of warm-up over progress (IDC-PCL, "Noam")."""
     warmup: Fraction = 0.05
-    """Part of the plan over which the rates rise from zero."""
+    """Fraction of the plan over which the rates rise from zero."""
     final: Fraction = 0.0
     """What is left of the rates at the end, as a fraction of the peak."""
     drop_at: tuple[Fraction, ...] = ()
-    """Parts of the plan after each of which the rates are `drop_to` of what they would be."""
+    """Fractions of the plan; after each, the rates are multiplied by `drop_to`."""
     drop_to: float = Field(default=0.5, gt=0, lt=1)
     """0.5 halves them (IDC-PCL), 0.1 is the step schedule of DUDA and the programs that came from it."""
 
@@ -88,9 +88,9 @@ class StageSettings(Settings):
     max_minutes: float | None = Field(default=None, gt=0)
     """Plan in minutes of training as well: the stage ends, and the schedule with it, at whichever comes first."""
     pairs_per_step: int = Field(default=64, ge=1)
-    """Pairs of images an update, over all processes."""
+    """Pairs of images per update, all processes together (the batch size)."""
     accumulate: int = Field(default=1, ge=1)
-    """Parts that an update's pairs are computed in, where memory is short."""
+    """Gradient accumulation: parts that the pairs of an update are computed in, one after the other, to save memory."""
     start_from: str | None = None
     """Whose weights this stage begins with: a model folder, `bundled`, or CLIP (a hub name, folder or file);
     optimizer, schedule and data start anew."""
@@ -120,12 +120,12 @@ class ValidationSettings(Settings):
     every: int = Field(default=1000, ge=1)
     """Steps between validations; there is always one at the end."""
     pairs: int = Field(default=512, ge=2)
-    """Pairs looked at; null settings of a data set mean the whole split when it is smaller."""
+    """Pairs looked at; all of them where the split has fewer."""
     pairs_per_batch: int = Field(default=128, ge=2)
     """Pairs decoded together; changes speed and memory, not results."""
     metric: str = "default"
-    """What the best checkpoint is best in: a logged name such as CIDEr-D, ROUGE-L, fact_accuracy, R@1, loss.
-    default: CIDEr-D for captions, R@1 for adaptation, exact for dense truth."""
+    """What chooses the best checkpoint: a logged name such as CIDEr-D, ROUGE-L, fact_accuracy, R@1, loss.
+    default: CIDEr-D for captions, R@1 for adaptation, `exact` for dense labels."""
     patience: int | None = Field(default=None, ge=1)
     """Stop after this many validations without a better one; null: never."""
     equal_is_better: bool = False

@@ -17,7 +17,13 @@ import numpy as np
 import numpy.typing as npt
 
 from spotchange.answering import ImagePair
-from spotchange.answering.calibration import CALIBRATION_FILE, Calibration, Familiarity, expected_calibration_error
+from spotchange.answering.calibration import (
+    CALIBRATION_FILE,
+    FAMILIARITY_FILE,
+    Calibration,
+    Familiarity,
+    expected_calibration_error,
+)
 from spotchange.answering.runtimes.interface import ModelRuntime
 from spotchange.charts import reliability
 from spotchange.data import Row
@@ -26,6 +32,7 @@ from spotchange.evaluation.facts import FACTS, fact_values, read_scenes
 from spotchange.files import write_text
 from spotchange.images import read_pair
 from spotchange.models.interface import DecodingOptions
+from spotchange.models.weights.description import sha256
 
 if TYPE_CHECKING:
     from spotchange.answering.vlm.answerer import VlmAnswerer
@@ -164,8 +171,8 @@ def report_scores(logits: Logits, changed: Verdicts, calibration: Calibration) -
 
 def write(folder: Path, calibration: Calibration, familiarity: Familiarity, reports: dict[str, Any]) -> None:
     """Put the numbers and their image beside the weights."""
-    values = calibration.model_dump() | {"reports": reports}
     familiarity.save(folder)
+    values = calibration.model_dump() | {"familiarity_sha256": sha256(folder / FAMILIARITY_FILE), "reports": reports}
     write_text(folder / CALIBRATION_FILE, json.dumps(values, indent=2) + "\n")
     drawn = {name: each["reliability"] for name, each in reports.items() if "reliability" in each}
     write_text(folder / RELIABILITY_FILE, reliability(drawn) + "\n")

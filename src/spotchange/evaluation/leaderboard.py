@@ -106,14 +106,14 @@ class Leaderboard:
 
 
 def read_leaderboard(
-    folders: Sequence[Path], *, published: str = "clevr-change", meteor: bool = True, seeds: int | None = None
+    folders: Sequence[Path], *, published: str = "clevr-change", meteor: bool | None = None, seeds: int | None = None
 ) -> Leaderboard:
     """Read every run below the folders; all must have spoken of the same pairs.
 
     Args:
         folders: Where runs are.
         published: Whose published rows stand beside.
-        meteor: Whether METEOR is computed.
+        meteor: Whether METEOR is computed; None: where its data is installed.
         seeds: At most so many of a system, the first ones, so that rows have equal numbers; None: all.
     """
     runs = [read_run(path.parent) for folder in folders for path in sorted(folder.rglob(CAPTIONS))]

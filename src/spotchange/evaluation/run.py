@@ -18,7 +18,7 @@ from spotchange.evaluation.judging.scores import Judged, judge_outputs
 from spotchange.evaluation.predictions import SystemOutputs, constant_outputs, outputs_of
 from spotchange.evaluation.published import PublishedRow, published_rows
 from spotchange.evaluation.retrieval import can_retrieve, retrieval
-from spotchange.evaluation.scorecard import SystemEvaluation, groups_of, judge_system
+from spotchange.evaluation.scorecard import SystemEvaluation, groups_of, score_system
 from spotchange.metrics import ConstantCaption, PairedComparison, Scorer, best_constant, paired_comparison
 from spotchange.storage import as_place
 
@@ -47,7 +47,8 @@ class EvaluationOptions:
     max_words: int = 32
     """Longest caption in tokens: a part of the published protocols (22, 32, 64 or 76)."""
     seed: int = 0
-    meteor: bool = True
+    meteor: bool | None = None
+    """None: where its data is installed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,9 +116,11 @@ def evaluate(
         notes.append(f"{len(wordless)} pairs have no sentence and score 0 against an empty reference, as published")
     if any(row.facts and scene_of(row, scenes) is None for row in rows):
         notes.append(ON_TRUST)
-    for kind, numbers in groups_of(rows).items():
-        if len({frozenset(rows[number].captions) for number in numbers}) == 1:
-            notes.append(f"CIDEr-D of {kind!r} is 0 by construction: its pairs all have the same references")
+    groups = groups_of(rows).items()
+    alike = [kind for kind, numbers in groups if len({frozenset(rows[number].captions) for number in numbers}) == 1]
+    if alike:
+        kinds = ", ".join(map(repr, alike))
+        notes.append(f"CIDEr-D of {kinds} is 0 by construction: all pairs of the kind have the same references")
     systems = []
     for name in [system, *([options.compare] if options.compare else [])]:
         answered = answer(name, rows)
@@ -125,7 +128,7 @@ def evaluate(
         judged = judge_outputs(judge, rows, answered.outputs, scenes) if judge is not None else None
         notes += _missing(answered, rows) + (_judge_notes(judged, rows, answered.name) if judged else [])
         signed = None if judge is None else judge.signature
-        systems.append(_judge(rows, answered, scorer, scenes, data_set, options, ranked, judged, signed))
+        systems.append(_scored(rows, answered, scorer, scenes, data_set, options, ranked, judged, signed))
     for each in systems:
         notes += [f"{each.name}: {warning}" for warning in each.warnings]
     return Evaluation(
@@ -133,7 +136,7 @@ def evaluate(
         split="all rows" if options.split == WHOLE else options.split,
         rows=rows,
         systems=systems,
-        constant=_judge(rows, constant_outputs(constant, rows), scorer, scenes, data_set, options, None),
+        constant=_scored(rows, constant_outputs(constant, rows), scorer, scenes, data_set, options, None),
         constant_caption=constant,
         comparison=_compare(systems, options.seed),
         published=beside,
@@ -201,7 +204,7 @@ def _retrieve(
     return retrieval(answered.captioner, rows, batch_size=options.batch_size)
 
 
-def _judge(
+def _scored(
     rows: Sequence[Row],
     answered: SystemOutputs,
     scorer: Scorer,
@@ -224,7 +227,7 @@ def _judge(
         "judge": judge,
         "differences": None if judged is None else "+".join(judged.sources).replace(" ", "-"),
     }
-    return judge_system(
+    return score_system(
         rows,
         answered,
         scorer,

@@ -67,7 +67,7 @@ CHANGED = "changed"  # all pairs with a change, whatever its type
 
 
 @dataclass(frozen=True, kw_only=True)
-class Judgement:
+class SubsetScores:
     """A system's numbers on one set of pairs, as fractions."""
 
     pairs: int
@@ -85,8 +85,8 @@ class SystemEvaluation:
     """Everything measured about one system."""
 
     answered: SystemOutputs
-    total: Judgement
-    by_type: dict[str, Judgement]
+    total: SubsetScores
+    by_type: dict[str, SubsetScores]
     items: dict[str, dict[str, float]]
     intervals: dict[str, tuple[float, float]]
     confusion: dict[str, dict[str, int]]
@@ -125,7 +125,7 @@ class _Pair:
     values: dict[str, float]
 
 
-def judge_system(
+def score_system(
     rows: Sequence[Row],
     answered: SystemOutputs,
     scorer: Scorer,
@@ -138,7 +138,7 @@ def judge_system(
 ) -> SystemEvaluation:
     """All numbers of one system: the total with its items and intervals, and each change type.
 
-    A change type is judged as an evaluation of its own, as DUDA's tables do: document frequencies come from
+    A change type is scored as an evaluation of its own, as DUDA's tables do: document frequencies come from
     its pairs alone, so subsets do not average to the total.
     """
     pairs = [
@@ -153,10 +153,10 @@ def judge_system(
     by_type = {}
     for kind, numbers in groups_of(rows).items():
         part = [pairs[number] for number in numbers]
-        by_type[kind] = _judgement(part, scorer.score(_captions(part)).corpus)
+        by_type[kind] = _subset_scores(part, scorer.score(_captions(part)).corpus)
     return SystemEvaluation(
         answered=answered,
-        total=_judgement(pairs, result.corpus),
+        total=_subset_scores(pairs, result.corpus),
         by_type=by_type,
         items={pair.row.id: result.items[pair.row.id] | pair.values for pair in pairs},
         intervals=bootstrap_intervals(summables, seed=seed),
@@ -173,11 +173,11 @@ def _captions(pairs: Sequence[_Pair]) -> dict[str, str]:
     return {pair.row.id: pair.output.caption for pair in pairs}
 
 
-def _judgement(pairs: Sequence[_Pair], corpus: dict[str, float]) -> Judgement:
+def _subset_scores(pairs: Sequence[_Pair], corpus: dict[str, float]) -> SubsetScores:
     beyond = verdict_scores([pair.row for pair in pairs], [pair.output for pair in pairs])
     for name in dict.fromkeys(name for pair in pairs for name in pair.values):
         beyond[name] = float(np.mean([pair.values[name] for pair in pairs if name in pair.values]))
-    return Judgement(pairs=len(pairs), captions=corpus, beyond=beyond)
+    return SubsetScores(pairs=len(pairs), captions=corpus, beyond=beyond)
 
 
 def _fact_summables(pairs: Sequence[_Pair]) -> list[Summable]:

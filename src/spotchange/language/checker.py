@@ -1,4 +1,4 @@
-"""Decides whether a caption is true of a pair of scenes, and whom it names.
+"""Decides whether a caption is true of a pair of scenes, and which object it names.
 
 It shares no code with the writer: sentences go through `grammar.py`, scenes come as plain dictionaries in
 the shape of `scenes.jsonl`, and the change is found by comparing the objects before and after. *Fact accuracy* is the

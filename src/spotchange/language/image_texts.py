@@ -1,4 +1,4 @@
-"""Descriptions of one image as token ids: several true clauses about different objects, for contrast with images.
+"""Descriptions of one image as token ids: several true clauses about different objects, for contrastive training.
 
 "there is a small red cube left of the large sphere there is a metal thing": between one and six clauses, as many as
 fit. Compiled scalar code, one source for CPU loops and CUDA kernels; `descriptions.py` writes single sentences as text.

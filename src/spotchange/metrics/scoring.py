@@ -83,14 +83,17 @@ class Scorer:
 
     Args:
         references: texts by id.
-        meteor: compute METEOR too, where its data is installed; else `notes` says how to get it.
+        meteor: compute METEOR too; None: where its data is installed, else `notes` says how to get it.
+
+    Raises:
+        MissingExtraError: METEOR is asked for, and its data is not installed.
     """
 
-    def __init__(self, references: Mapping[str, Sequence[str]], *, meteor: bool = True) -> None:
+    def __init__(self, references: Mapping[str, Sequence[str]], *, meteor: bool | None = None) -> None:
         self.references = {name: list(texts) for name, texts in references.items()}
         self.sentences = {name: token_sentences(texts) for name, texts in self.references.items()}
         self.notes: list[str] = []
-        self._meteor = self._load_meteor() if meteor else None
+        self._meteor = None if meteor is False else self._load_meteor(wanted=meteor is True)
         self._aligned: dict[tuple[str, str], Floats] = {}  # METEOR's statistics of (id, caption)
 
     @property
@@ -98,12 +101,14 @@ class Scorer:
         """Whether METEOR is part of the scores."""
         return self._meteor is not None
 
-    def _load_meteor(self) -> Any:
+    def _load_meteor(self, *, wanted: bool) -> Any:
         try:
             from spotchange.metrics.meteor.metric import Meteor
 
             return Meteor()
         except MissingExtraError as error:
+            if wanted:
+                raise
             self.notes.append(f"METEOR is left out: {error.message}")
             return None
 
@@ -162,7 +167,7 @@ def score(
     predictions: Mapping[str, str],
     references: Mapping[str, Sequence[str]],
     *,
-    meteor: bool = True,
+    meteor: bool | None = None,
     allow_missing: bool = False,
 ) -> ScoreResult:
     """Score captions against references with every metric.
@@ -170,7 +175,7 @@ def score(
     Args:
         predictions: one caption an id.
         references: one or more texts an id.
-        meteor: compute METEOR where its data is installed.
+        meteor: compute METEOR; None: where its data is installed.
         allow_missing: score the ids that both sides have instead of refusing.
     """
     lists = {name: list(texts) for name, texts in references.items()}

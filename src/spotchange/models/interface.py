@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -71,6 +71,3 @@ class RetrievalModel(Protocol):
     def embed_pair(self, before: Tensor, after: Tensor) -> Tensor: ...  # (N, width), unit length
 
     def embed_text(self, ids: Tensor, mask: Tensor) -> Tensor: ...  # (N, width), unit length
-
-
-Batch = dict[str, Any]

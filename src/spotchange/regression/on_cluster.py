@@ -5,16 +5,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from spotchange import __version__
 from spotchange.answering.bulk.fingerprint import pair_fingerprint
+from spotchange.answering.bulk.spending import counted, with_spending
+from spotchange.answering.interface import Usage
 from spotchange.cluster import ClusterOptions, Line, Resumption, in_order, lines_of
 from spotchange.regression.one_pair import ComparedFile, Job, compare_one
-from spotchange.regression.wording import WORDED_TOGETHER, in_words
-
-if TYPE_CHECKING:
-    from spotchange.answering import Captioner
+from spotchange.regression.wording import WORDED_TOGETHER, Wording, in_words
 
 TOGETHER = 8  # pairs without a model: a piece of the work is a few times as many
 
@@ -23,13 +22,25 @@ TOGETHER = 8  # pairs without a model: a piece of the work is a few times as man
 class CompareWork:
     """Pairs of files to what became of them."""
 
-    worded_by: str = ""
-    """Fingerprint of the model that words them afterwards."""
-    batch_size: int = TOGETHER
+    words: Wording | None = None
+    """The model that words what changed."""
+
+    @property
+    def batch_size(self) -> int:
+        """Pieces of whole batches: the same pairs are shown to the model together as on one machine."""
+        return TOGETHER if self.words is None else WORDED_TOGETHER
 
     def start(self) -> Callable[[Sequence[Job]], Iterator[Line]]:
-        """Nothing to load: pixels decide."""
-        return lambda jobs: (compare_one(job).to_line() for job in jobs)
+        """Pixels decide; the model is loaded where one words what changed."""
+        if self.words is None:
+            return lambda jobs: (compare_one(job).to_line() for job in jobs)
+        captioner = self.words.start()
+
+        def worded(jobs: Sequence[Job]) -> Iterator[Line]:
+            found = ((compare_one(job), job) for job in jobs)
+            return with_spending(captioner.usage, (each.to_line() for each in in_words(found, captioner)))
+
+        return worded
 
     def failed(self, item: Job, reason: str) -> Line:
         """The error row of a pair that no worker survives."""
@@ -37,7 +48,7 @@ class CompareWork:
 
     def settings(self) -> list[str]:
         """This version, and who words."""
-        return [__version__, self.worded_by]
+        return [__version__, self._worded_by]
 
     def names(self, item: Job) -> list[Any]:
         """The pair, how it is compared, and where what it leaves is written."""
@@ -47,31 +58,23 @@ class CompareWork:
 
     def fingerprint(self, item: Job) -> str | None:
         """Of both images, and of whether what the pair left is still there."""
-        mark = pair_fingerprint(self.worded_by, item.before, item.after)
+        mark = pair_fingerprint(self._worded_by, item.before, item.after)
         if mark is None:
             return None
         left = [path.is_file() for path in item.outputs.written(item.name)]
         return hashlib.sha256(f"{mark}{left}".encode()).hexdigest()[: len(mark)]
 
+    @property
+    def _worded_by(self) -> str:
+        return "" if self.words is None else self.words.asked
+
 
 def compare_on_cluster(
-    jobs: Sequence[Job],
-    cluster: ClusterOptions,
-    *,
-    captioner: Captioner | None,
-    kept: Resumption | None,
-    worded_by: str,
+    jobs: Sequence[Job], cluster: ClusterOptions, *, words: Wording | None, usage: Usage | None, kept: Resumption | None
 ) -> Iterator[ComparedFile]:
-    """In the order of the jobs. The model is asked here, a piece at a time, and what it said is kept too."""
-
-    def worded(given: list[Job], lines: list[Line]) -> list[Line]:
-        if captioner is None or not given:
-            return lines
-        found = [ComparedFile.from_line(line) for line in lines]
-        return [each.to_line() for each in in_words(zip(found, given, strict=True), captioner)]
-
-    # Pieces of whole batches: the same pairs are shown to the model together as on one machine.
-    work = CompareWork(worded_by=worded_by, batch_size=TOGETHER if captioner is None else WORDED_TOGETHER)
+    """In the order of the jobs; what workers spend on asking is added to `usage`."""
     items = {job.name: job for job in jobs}
-    for lines in in_order(lines_of(work, items, cluster=cluster, kept=kept, completed=worded)):
+    for lines in in_order(
+        lines_of(CompareWork(words=words), items, cluster=cluster, kept=kept, completed=counted(usage))
+    ):
         yield from map(ComparedFile.from_line, lines)

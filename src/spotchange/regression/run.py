@@ -18,11 +18,12 @@ from spotchange.regression.on_cluster import compare_on_cluster
 from spotchange.regression.one_pair import DIFFERENT, STATUSES, ComparedFile, Job, Outputs, Status, compare_one
 from spotchange.regression.plan import FolderPlan
 from spotchange.regression.settings import CompareSettings, Tolerances
-from spotchange.regression.wording import in_words
+from spotchange.regression.wording import Wording, in_words
 from spotchange.results import SCHEMA_VERSION
 
 if TYPE_CHECKING:
     from spotchange.answering import Captioner
+    from spotchange.answering.interface import Usage
 
 FEW_PAIRS = 8  # not worth starting another process for
 
@@ -66,8 +67,9 @@ def compare_folders(
     captioner: Captioner | None = None,
     workers: int | None = None,
     cluster: ClusterOptions | None = None,
+    words: Wording | None = None,
+    usage: Usage | None = None,
     kept: Resumption | None = None,
-    worded_by: str = "",
     finished: Callable[[ComparedFile], None] = lambda compared: None,
 ) -> FolderComparison:
     """Look at every image of the plan.
@@ -77,11 +79,12 @@ def compare_folders(
         settings: from `spotchange.yaml`.
         given: what the command line set; wins over the settings.
         outputs: diff images and views to write on the way.
-        captioner: words what the comparison called changed; the verdict stands.
+        captioner: words what the comparison called changed, here; the verdict stands.
         workers: processes; None: one per core where there is enough to do.
         cluster: workers of this cluster instead; they must see the folders.
+        words: the same for the cluster: its workers load it.
+        usage: what the cluster's workers spend on asking is added to it.
         kept: where the cluster's rows lie until all are there, so that a run that is killed goes on.
-        worded_by: fingerprint of the captioner, for rows that are kept.
         finished: told of every image as it is done.
     """
     files = [ComparedFile(name=name, status="identical") for name in plan.identical]
@@ -104,7 +107,7 @@ def compare_folders(
         if captioner is not None:
             results = in_words(zip(results, jobs, strict=True), captioner)
     else:
-        results = compare_on_cluster(jobs, cluster, captioner=captioner, kept=kept, worded_by=worded_by)
+        results = compare_on_cluster(jobs, cluster, words=words, usage=usage, kept=kept)
     for compared in results:
         files.append(compared)
         finished(compared)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from PIL import Image
 
-from spotchange.answering import Answer, CaptionOptions, ImagePair
+from spotchange.answering import Answer, CaptionOptions, ImagePair, LoadOptions, load
 from spotchange.answering.ignore import without_ignored
 from spotchange.errors import SpotchangeError
 from spotchange.language import says_no_change
@@ -20,6 +21,30 @@ if TYPE_CHECKING:
     from spotchange.answering import Captioner
 
 WORDED_TOGETHER = 16  # pairs that a model is shown at a time
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wording:
+    """The model that words what changed, not loaded yet: every worker of a cluster loads its own."""
+
+    model: str
+    options: LoadOptions
+
+    def start(self) -> Captioner:
+        """Load the model."""
+        return load(
+            self.model,
+            device=self.options.device,
+            threads=self.options.threads,
+            model_options=self.options.model_options,
+        )
+
+    @cached_property
+    def asked(self) -> str:
+        """Fingerprint of the model and of how it is asked."""
+        from spotchange.answering.bulk.fingerprint import asked_fingerprint
+
+        return asked_fingerprint(self.model, self.options.model_options, CaptionOptions())
 
 
 def in_words(results: Iterable[tuple[ComparedFile, Job]], captioner: Captioner) -> Iterator[ComparedFile]:

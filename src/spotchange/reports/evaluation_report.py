@@ -7,10 +7,7 @@ import hashlib
 import io
 import math
 import os
-from collections.abc import Sequence
 from html import escape
-from importlib import resources
-from string import Template
 
 from PIL import Image
 
@@ -19,7 +16,8 @@ from spotchange.evaluation import Evaluation
 from spotchange.evaluation.published import CAVEAT
 from spotchange.files import write_text
 from spotchange.images import read_image
-from spotchange.reports.tables import Table, tables_of
+from spotchange.reports.page import card, report_page
+from spotchange.reports.tables import tables_of
 
 EXAMPLES = 6  # pairs shown of the best, the median and the worst
 IMAGE_SIDE = 320
@@ -34,34 +32,14 @@ def write_report(evaluation: Evaluation, path: str | os.PathLike[str]) -> None:
 def report_html(evaluation: Evaluation) -> str:
     """The page as text."""
     names = " against ".join(system.name for system in evaluation.systems)
-    page = Template(resources.files("spotchange.reports").joinpath("report.html").read_text(encoding="utf-8"))
-    return page.substitute(
-        title=escape(f"{names} on {evaluation.data_set} ({evaluation.split})"),
-        lead=escape(f"{len(evaluation.rows)} pairs. Floor in every table: {evaluation.constant_caption}."),
-        notes=_notes(evaluation.notes),
-        tables="\n".join(_table(table) for table in tables_of(evaluation)),
-        plots="\n".join(_plots(evaluation)),
+    return report_page(
+        title=f"{names} on {evaluation.data_set} ({evaluation.split})",
+        lead=f"{len(evaluation.rows)} pairs. Floor in every table: {evaluation.constant_caption}.",
+        notes=evaluation.notes,
+        tables=tables_of(evaluation),
+        plots=_plots(evaluation),
         examples=_examples(evaluation),
-        signatures=_signatures(evaluation),
-    )
-
-
-def _notes(notes: Sequence[str]) -> str:
-    if not notes:
-        return ""
-    lines = "".join(f"<li>{escape(note)}</li>" for note in notes)
-    return f'<div class="card"><ul class="notes">{lines}</ul></div>'
-
-
-def _table(table: Table) -> str:
-    head = "".join(f"<th>{escape(name)}</th>" for name in table.header)
-    lines = "".join(
-        f'<tr class="{line.look}">{"".join(f"<td>{escape(cell)}</td>" for cell in line.cells)}</tr>'
-        for line in table.lines
-    )
-    return (
-        f"<h2>{escape(table.title)}</h2>"
-        f'<div class="card"><table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>'
+        origin=_signatures(evaluation),
     )
 
 
@@ -71,19 +49,16 @@ def _plots(evaluation: Evaluation) -> list[str]:
     cards = []
     if kinds:
         series = {each.name: [100 * each.by_type[kind].captions[JUDGED_BY] for kind in kinds] for each in shown}
-        cards.append(_card(f"{JUDGED_BY} by change type", grouped_bars(kinds, series, unit="percent")))
+        cards.append(card(f"{JUDGED_BY} by change type", grouped_bars(kinds, series, unit="percent")))
     for number, system in enumerate(evaluation.systems):
-        scores = [item[JUDGED_BY] for item in system.items.values()]
-        top = min(10, max(1, math.ceil(max(scores))))
-        drawing = histogram(scores, bins=20, top=top, unit=f"{JUDGED_BY} of a pair (10 is perfect)", color=number)
-        cards.append(_card(f"{JUDGED_BY} of single pairs: {system.name}", drawing))
+        scores = [100 * item[JUDGED_BY] for item in system.items.values()]
+        top = 100 * min(10, max(1, math.ceil(max(scores) / 100)))
+        unit = f"{JUDGED_BY} of a pair, in percent (1000 is perfect)"
+        drawing = histogram(scores, bins=20, top=top, unit=unit, color=number)
+        cards.append(card(f"{JUDGED_BY} of single pairs: {system.name}", drawing))
         if system.confusion:
-            cards.append(_card(f"Change types: {system.name}", confusion_table(system.confusion)))
+            cards.append(card(f"Change types: {system.name}", confusion_table(system.confusion)))
     return cards
-
-
-def _card(title: str, content: str) -> str:
-    return f'<div class="card"><h3>{escape(title)}</h3>{content}</div>'
 
 
 def _examples(evaluation: Evaluation) -> str:
@@ -119,7 +94,7 @@ def _pair(evaluation: Evaluation, number: int) -> str:
         label = f"{escape(system.name)}: " if len(evaluation.systems) > 1 else ""
         score = system.items[row.id][JUDGED_BY]
         caption = escape(system.answered.outputs[number].caption) or "<em>(empty)</em>"
-        said.append(f'<p class="said">{label}{caption} <small>{score:.2f}</small></p>')
+        said.append(f'<p class="said">{label}{caption} <small>{JUDGED_BY} {100 * score:.0f}</small></p>')
     references = "".join(f"<li>{escape(text)}</li>" for text in row.captions)
     kind = f" · {escape(row.change_type)}" if row.change_type else ""
     images = _image(row.before_path, "before") + _image(row.after_path, "after")

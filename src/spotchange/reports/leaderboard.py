@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 from html import escape
-from importlib import resources
-from string import Template
 from typing import Any
 
 from spotchange.charts import grouped_bars
@@ -13,6 +11,7 @@ from spotchange.evaluation.leaderboard import FACTS, JUDGED_BY, METRICS, NONE, E
 from spotchange.evaluation.published import CAVEAT
 from spotchange.files import write_text
 from spotchange.metrics import adjusted
+from spotchange.reports.page import card, report_page
 from spotchange.reports.tables import Line, Table, percent
 
 COLUMNS = (*METRICS, FACTS, NONE)
@@ -178,39 +177,22 @@ def as_json(board: Leaderboard) -> dict[str, Any]:
 
 def write_page(board: Leaderboard, path: str | os.PathLike[str]) -> None:
     """Write the page, all or nothing."""
-    page = Template(resources.files("spotchange.reports").joinpath("report.html").read_text(encoding="utf-8"))
-    notes = "".join(f"<li>{escape(note)}</li>" for note in [*board.notes, correlation_line(board)])
-    write_text(
-        path,
-        page.substitute(
-            title=escape(_title(board)),
-            lead=escape(f"{board.pairs:,} held-out pairs. Floor: “{board.constant_caption}” for every pair."),
-            notes=f'<div class="card"><ul class="notes">{notes}</ul></div>',
-            tables="\n".join(_html(table) for table in leaderboard_tables(board)),
-            plots="\n".join(_charts(board)),
-            examples="",
-            signatures=f"<p>{escape(CAVEAT[0].upper() + CAVEAT[1:])}.</p>",
-        ),
+    page = report_page(
+        title=_title(board),
+        lead=f"{board.pairs:,} held-out pairs. Floor: “{board.constant_caption}” for every pair.",
+        notes=[*board.notes, correlation_line(board)],
+        tables=leaderboard_tables(board),
+        plots=_charts(board),
+        origin=f"<p>{escape(CAVEAT[0].upper() + CAVEAT[1:])}.</p>",
     )
-
-
-def _html(table: Table) -> str:
-    head = "".join(f"<th>{escape(name)}</th>" for name in table.header)
-    lines = "".join(
-        f'<tr class="{line.look}">{"".join(f"<td>{escape(cell)}</td>" for cell in line.cells)}</tr>'
-        for line in table.lines
-    )
-    return (
-        f"<h2>{escape(table.title)}</h2>"
-        f'<div class="card"><table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>'
-    )
+    write_text(path, page)
 
 
 def _charts(board: Leaderboard) -> list[str]:
     shown = board.entries[:CHARTED]
     titles = [entry.title for entry in shown]
     cards = [
-        _card(
+        card(
             f"{JUDGED_BY}, ours and published"
             + ("" if len(shown) == len(board.entries) else f": the first {len(shown)} of {len(board.entries)}"),
             grouped_bars(
@@ -230,9 +212,5 @@ def _charts(board: Leaderboard) -> list[str]:
         series = {
             entry.title: [100 * (entry.by_kind(kind, JUDGED_BY) or 0.0) for kind in board.kinds] for entry in best
         }
-        cards.append(_card(f"{JUDGED_BY} by kind, the best", grouped_bars(board.kinds, series, unit=AXIS)))
+        cards.append(card(f"{JUDGED_BY} by kind, the best", grouped_bars(board.kinds, series, unit=AXIS)))
     return cards
-
-
-def _card(title: str, content: str) -> str:
-    return f'<div class="card"><h3>{escape(title)}</h3>{content}</div>'

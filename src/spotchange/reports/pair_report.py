@@ -93,7 +93,7 @@ def _numbers(result: CaptionResult | None) -> str:
         return f'<span class="score">change score {result.change_score:.2f}</span>'
     return (
         f'<span class="score">{result.diff_pixels:,} pixels differ ({100 * result.diff_ratio:.3g} %), '
-        f"by at most {result.largest_difference:.3g}; {escape(result.preset or '')}</span>"
+        f"by at most {result.largest_difference:.3g}; preset {escape(result.preset or '')}</span>"
     )
 
 
@@ -111,7 +111,7 @@ def _words(card: PairCard) -> str:
     else:
         items = "".join(
             f"<li>{region.image}: x {region.box[0]}, y {region.box[1]}, {region.box[2]}×{region.box[3]} pixels "
-            f"<small>{region.score:.2f}</small></li>"
+            f"<small>score {region.score:.2f}</small></li>"
             for region in card.result.regions
         )
         what = "Boxes"

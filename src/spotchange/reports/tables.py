@@ -128,19 +128,19 @@ def type_table(evaluation: Evaluation) -> Table | None:
     names = [*evaluation.constant.total.captions]
     names += [name for name in ("change accuracy", "type accuracy", "fact accuracy", "pointing") if _has(first, name)]
     lines = []
-    for kind, judgement in first.by_type.items():
+    for kind, subset in first.by_type.items():
         for system in evaluation.systems:
             scores = system.by_type[kind].scores
             shown = [percent(scores.get(name)) for name in names]
-            lines.append(Line([f"{kind}: {system.name}", str(judgement.pairs), *shown]))
+            lines.append(Line([f"{kind}: {system.name}", str(subset.pairs), *shown]))
         floor = evaluation.constant.by_type[kind].scores
         shown = [percent(floor.get(name)) for name in names]
-        lines.append(Line([f"{kind}: constant", str(judgement.pairs), *shown], "constant"))
+        lines.append(Line([f"{kind}: constant", str(subset.pairs), *shown], "constant"))
     return Table("By change type, each an evaluation of its own, in percent", ["", "pairs", *names], lines)
 
 
 def _has(system: SystemEvaluation, name: str) -> bool:
-    return any(name in judgement.beyond for judgement in system.by_type.values())
+    return any(name in subset.beyond for subset in system.by_type.values())
 
 
 def cider_by_type_table(evaluation: Evaluation) -> Table | None:

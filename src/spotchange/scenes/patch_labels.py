@@ -1,4 +1,4 @@
-"""Truth per patch of an image, counted on the object-id images: what stands there, and whether it changed."""
+"""Labels per patch of an image, counted on the object-id images: what stands there, and whether it changed."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from torch import nn
 
 from spotchange.answering.runtimes.choose import start_runtime
 from spotchange.answering.runtimes.interface import ModelRuntime
+from spotchange.answering.runtimes.onnx_graphs import open_session
 from spotchange.answering.runtimes.torch import TorchRuntime
 from spotchange.config.model import ModelSettings
 from spotchange.errors import ModelError
@@ -152,7 +154,7 @@ def test_weights_are_not_stored_twice_and_no_source_path_is_left(exported: Path)
     assert {"torch", "onnx", "onnxruntime"} == set(manifest.versions)
     shards = {path.name for path in exported.glob("model*.safetensors")}
     assert len(shards) > 1
-    assert set(manifest.sha256) == shards | {ENCODER, DECODER_STEP}
+    assert set(manifest.sha256) == shards | {ENCODER, DECODER_STEP, "tokenizer.json", "preprocessor_config.json"}
     for name in (ENCODER, DECODER_STEP):
         graph = onnx.load(str(exported / name), load_external_data=False)
         external = [each for each in graph.graph.initializer if each.external_data]
@@ -165,7 +167,7 @@ def test_weights_are_not_stored_twice_and_no_source_path_is_left(exported: Path)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [ENCODER, DECODER_STEP, "model-00001"])
+@pytest.mark.parametrize("name", [ENCODER, DECODER_STEP, "model-00001", "tokenizer", "preprocessor_config"])
 def test_a_flipped_byte_is_refused(copy: Path, name: str) -> None:
     path = next(copy.glob(f"{name}*"))
     content = bytearray(path.read_bytes())
@@ -189,7 +191,12 @@ def test_what_is_missing_or_contradictory_is_refused_in_one_line(copy: Path) -> 
     refused("scores has shape", vocabulary=81)
     refused("before has shape", image_size=[32, 48])
     refused("does not give the outputs", change_types=0)
+    refused("change_logits has shape", change_types=3)
+    refused(r"visual\.0\.keys has shape", visual_tokens=0)
+    refused(r"past\.0\.keys has shape", past=[{"heads": 10**9, "head_width": 10**9} for _ in manifest["past"]])
+    refused("opset", opset=0)
     refused("has no checksum of encoder.onnx", sha256={})
+    refused("no file of the folder", sha256=manifest["sha256"] | {str(copy / ENCODER): "0"})
     refused("onnx.json is not valid", opset="new")
     (copy / MANIFEST).write_text("{")
     with pytest.raises(ModelError, match="not valid JSON"):
@@ -198,6 +205,15 @@ def test_what_is_missing_or_contradictory_is_refused_in_one_line(copy: Path) -> 
     (copy / ENCODER).unlink()
     with pytest.raises(ModelError, match=r"has no encoder\.onnx"):
         open_runtime(copy)
+
+
+@pytest.mark.parametrize("pipe", [ENCODER, "model.safetensors"])
+def test_a_pipe_in_a_file_s_place_is_refused_and_not_waited_for(pipe: str, tmp_path: Path) -> None:
+    (tmp_path / ENCODER).write_bytes(b"")
+    (tmp_path / pipe).unlink(missing_ok=True)
+    os.mkfifo(tmp_path / pipe)
+    with pytest.raises(ModelError, match=f"has no {pipe}"):
+        open_session(tmp_path / ENCODER, 1)
 
 
 def test_a_model_without_a_captioner_is_refused_before_anything_is_written(tmp_path: Path) -> None:

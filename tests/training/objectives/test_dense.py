@@ -82,7 +82,7 @@ def test_a_model_without_the_heads_is_refused(tiny_settings: ModelSettings) -> N
         build(build_model(settings))
 
 
-def test_a_image_that_two_rows_share_is_encoded_once(tiny_model, make_batch) -> None:
+def test_an_image_that_two_rows_share_is_encoded_once(tiny_model, make_batch) -> None:
     batch = make_batch(8, seed=3)
     batch = replace(batch, before=batch.before[::2].repeat_interleave(2, dim=0))
     objective = build(tiny_model)

@@ -20,8 +20,8 @@ from spotchange.errors import ModelError
 from spotchange.everyday.language.naming import WINDOW
 from spotchange.models.decoding import search
 from spotchange.models.decoding.arrays import NumpyArrays
-from spotchange.models.export.layout import DECODER_STEP, ENCODER, NAMER
-from spotchange.models.export.manifest import OnnxManifest
+from spotchange.models.export.layout import DECODER_STEP, ENCODER, NAMER, layer_names
+from spotchange.models.export.manifest import Layer, OnnxManifest
 from spotchange.models.interface import DecodingOptions
 from spotchange.models.vision.preprocess import Preprocessor
 from spotchange.models.weights.description import read_description
@@ -38,8 +38,8 @@ class OnnxRuntime:
 
     def __init__(self, folder: Path, graphs: OpenGraphs) -> None:
         self.manifest = OnnxManifest.read(folder)
+        self.manifest.check(folder)  # first: a damaged file is a better reason than what a reader or graph says of it
         self.description = read_description(folder)
-        self.manifest.check(folder)  # first: a damaged file is a better reason than what a graph says of it
         self._graphs, self._folder = graphs, folder
         self._encoder, self._decoder = graphs.result()
         self._lanes = ThreadPoolExecutor(max_workers=graphs.threads, thread_name_prefix="lane")
@@ -144,8 +144,8 @@ class OnnxSteps:
         self._position = 0
         inputs = manifest.inputs(DECODER_STEP)
         self._past_names = inputs[2 + 2 * len(manifest.visual) :]
-        layers = [layer for layer in manifest.past for _ in range(2)]
-        self._past = [np.empty((pairs, rows, each.heads, 0, each.head_width), np.float32) for each in layers]
+        sizes = [(pairs, rows, each.heads, 0, each.head_width) for each in _twice(manifest.past)]
+        self._past = [np.empty(size, np.float32) for size in sizes]
 
     def step(self, ids: Ids) -> npt.NDArray[np.float32]:
         """Feed one word a row (rows,); scores of the next (rows, vocabulary)."""
@@ -165,6 +165,11 @@ class OnnxSteps:
             self._past = [each.reshape(len(rows), *each.shape[2:])[rows].reshape(each.shape) for each in self._past]
 
 
+def _twice(layers: Sequence[Layer]) -> list[Layer]:
+    """One for the keys, one for the values."""
+    return [layer for layer in layers for _ in range(2)]
+
+
 def check_shapes(encoder: Session, decoder: Session, manifest: OnnxManifest, folder: Path) -> None:
     """Refuse graphs that are not what the manifest says."""
     height, width = manifest.image_size
@@ -175,6 +180,12 @@ def check_shapes(encoder: Session, decoder: Session, manifest: OnnxManifest, fol
         (ENCODER, "features"): ["pairs", manifest.features],
         (DECODER_STEP, "scores"): ["pairs", "beams", manifest.vocabulary],
     }
+    if manifest.change_types:
+        expected[ENCODER, "change_logits"] = ["pairs", manifest.change_types]
+    for name, each in zip(layer_names("visual", len(manifest.visual)), _twice(manifest.visual), strict=True):
+        expected[DECODER_STEP, name] = ["pairs", each.heads, manifest.visual_tokens, each.head_width]
+    for name, each in zip(layer_names("past", len(manifest.past)), _twice(manifest.past), strict=True):
+        expected[DECODER_STEP, name] = ["pairs", "beams", each.heads, "words", each.head_width]
     found: dict[tuple[str, str], list[Any]] = {}
     for name, session in ((ENCODER, encoder), (DECODER_STEP, decoder)):
         check_names(name, session, manifest, folder)

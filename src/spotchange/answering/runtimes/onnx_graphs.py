@@ -64,6 +64,9 @@ def shared_memory() -> None:
 
 def open_session(path: Path, threads: int) -> Session:
     """A graph, ready to run on so many CPU threads."""
+    for needed in (path, *path.parent.glob("*.safetensors")):
+        if not needed.is_file():  # a pipe in its place would be waited for without end
+            raise ModelError(f"{path.parent} has no {needed.name}")
     import onnxruntime
 
     options = onnxruntime.SessionOptions()

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from spotchange.config.base import Settings
 from spotchange.errors import ModelError
@@ -27,7 +27,7 @@ class OnnxManifest(Settings):
 
     precision: Literal["float32", "int8"]
     """What linear layers multiply with; int8: weights of 8 bits with activations of 16."""
-    opset: int
+    opset: int = Field(ge=1)
     versions: dict[str, str]
     """torch, onnx and onnxruntime that exported and checked the graphs."""
     image_size: tuple[int, int]
@@ -49,7 +49,7 @@ class OnnxManifest(Settings):
     largest_difference: dict[str, float]
     """From torch in fp32, on the inputs of the check, by output."""
     sha256: dict[str, str]
-    """Checksums of the graphs and of every file their weights lie in."""
+    """Checksums of the graphs, of every file their weights lie in, of tokenizer and preprocessing."""
 
     @classmethod
     def read(cls, folder: Path) -> Self:
@@ -70,6 +70,8 @@ class OnnxManifest(Settings):
             if name not in self.sha256:
                 raise ModelError(f"{folder / MANIFEST} has no checksum of {name}")
         for name, expected in self.sha256.items():
+            if Path(name).name != name:
+                raise ModelError(f"{folder / MANIFEST} names {name!r}, which is no file of the folder")
             check_sum(needed(folder, name), expected, source=MANIFEST)
 
     def inputs(self, file: str) -> list[str]:

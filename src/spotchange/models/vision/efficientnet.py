@@ -25,7 +25,6 @@ _STAGES = (
 _STEM = 32
 _FINE_BLOCK, _MIDDLE_BLOCK = 5, 11  # blocks whose outputs are the grids of 1/8 and 1/16
 FINE_CHANNELS, MIDDLE_CHANNELS, DEEP_CHANNELS, SUMMARY_CHANNELS = 40, 112, 320, 1280
-STRIDE = 16  # pixels a cell of the finer grid
 # What the weights were trained with: (pixel - 127) / 128.
 MEAN, STD = (127 / 255,) * 3, (128 / 255,) * 3
 

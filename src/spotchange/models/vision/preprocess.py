@@ -127,14 +127,6 @@ def normalisation_in(values: dict[str, Any]) -> tuple[tuple[float, ...], tuple[f
     return tuple(float(each) / scale for each in mean), tuple(float(each) / scale for each in std)
 
 
-def to_tensor(image: Image.Image) -> Tensor:
-    """uint8 (1, 3, height, width)."""
-    import torch
-
-    array = np.array(image if image.mode == "RGB" else image.convert("RGB"))
-    return torch.from_numpy(array).permute(2, 0, 1)[None]
-
-
 def _mean_and_scale(settings: Preprocessor) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
     """For pixels from 0 to 255; (3, 1, 1) each."""
     mean = np.asarray(settings.mean, np.float32) * np.float32(255)

@@ -1,4 +1,4 @@
-"""From a request to its answer: a place in the line, two images, the model, and a client that may go away."""
+"""From a request to its answer: a slot in the queue, two images, the model, and a client that may go away."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ async def while_connected(
             raise ClientDisconnect
     finally:
         gone.cancel()
-        work.cancel()  # reaches the pairs that wait for the model and takes them out of the line
+        work.cancel()  # reaches the pairs that wait for the model and takes them out of the queue
     answered = work.result()
     for each in answered:
         if isinstance(each, BaseException) and not isinstance(each, Exception):

@@ -100,7 +100,7 @@ class Batcher:
                 self.places_taken -= pairs
 
     def submit(self, pair: ImagePair, options: CaptionOptions) -> Future[Answer]:
-        """The answer to come; cancelling the future takes the pair out of the line."""
+        """The answer to come; cancelling the future takes the pair out of the queue."""
         job = _QueuedPair(pair.load(), options)
         job.future.add_done_callback(lambda future: self._forget(job) if future.cancelled() else None)
         with self._changed:

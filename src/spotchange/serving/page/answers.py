@@ -1,4 +1,4 @@
-"""What the page's tabs share: asking the line of pairs, and telling the answer as HTML."""
+"""What the page's tabs share: asking the queue of pairs, and showing the answer as HTML."""
 
 from __future__ import annotations
 
@@ -131,7 +131,8 @@ def _alternatives(answer: Answer) -> str:
     if not answer.result.alternatives:
         return ""
     items = "".join(
-        f"<li>{escape(_sentence(each.text))} <small>{each.score:.2f}</small></li>"
+        f"<li>{escape(_sentence(each.text))} "
+        f'<small title="mean log probability per token">{each.score:.2f}</small></li>'
         for each in answer.result.alternatives
     )
     return f"<h2>Other ways the model put it</h2><ol>{items}</ol>"
@@ -146,7 +147,10 @@ _BY = {
 def _how(answer: Answer) -> str:
     result = answer.result
     by = _BY.get(result.source, f"by the model {escape(result.model)}")
-    familiar = "" if result.familiarity is None else f", familiarity {result.familiarity:.2f}"
+    familiar = ""
+    if result.familiarity is not None:
+        meaning = "share of the pairs the model knows that are less usual than this one"
+        familiar = f', <span title="{meaning}">familiarity {result.familiarity:.2f}</span>'
     return f"Answered {by} in {1000 * result.seconds:.0f} ms{familiar}."
 
 

@@ -26,6 +26,7 @@ HOW = (
 )
 HEADER = ("Pair", "Before", "After", "Verdict", "What changed", "Score")
 DOWNLOADS = "download-"
+MOST_NAMED = 5  # pictures without a partner
 REPORT_SIDE = 640  # pixels; a report of 200 pairs stays small enough to mail
 
 
@@ -60,21 +61,23 @@ def _look_at_all(answers: PageAnswers) -> Callable[..., tuple[Any, Any, Any]]:
         hidden = gr.update(visible=False)
         try:
             if archive:
-                pairs = pairs_of_zip(archive[0][1], answers.settings)
+                found = pairs_of_zip(archive[0][1], answers.settings)
             elif before or after:
-                pairs = pairs_of_folders(before, after, answers.settings)
+                found = pairs_of_folders(before, after, answers.settings)
             else:
                 return message_html(HOW), hidden, hidden
         except Problem as problem:
             return problem_html(problem), hidden, hidden
-        told = [_one(answers, pair) for pair in progress.tqdm(pairs, desc="Looking", unit="pairs")]
+        told = [_one(answers, pair) for pair in progress.tqdm(found.pairs, desc="Looking", unit="pairs")]
         folder = _fresh_folder()
         write_text(
             folder / "results.jsonl", "".join(json.dumps(line, ensure_ascii=False) + "\n" for line, _, _ in told)
         )
         write_text(folder / "report.html", pairs_html("What changed", [card for _, card, _ in told]))
         return (
-            _summary([card for _, card, _ in told]) + table_html(HEADER, [row for _, _, row in told]),
+            _summary([card for _, card, _ in told])
+            + _without_partner(found.alone)
+            + table_html(HEADER, [row for _, _, row in told]),
             gr.update(value=str(folder / "results.jsonl"), visible=True),
             gr.update(value=str(folder / "report.html"), visible=True),
         )
@@ -116,6 +119,14 @@ def _summary(cards: list[PairCard]) -> str:
     counts = {status: sum(card.status == status for card in cards) for status in ("changed", "unchanged", "failed")}
     words = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
     return f'<p class="sc-line"><b>{len(cards)} pairs</b> {words}</p>'
+
+
+def _without_partner(alone: list[str]) -> str:
+    if not alone:
+        return ""
+    listed = ", ".join(alone[:MOST_NAMED]) + (", ..." if len(alone) > MOST_NAMED else "")
+    many = "1 picture has" if len(alone) == 1 else f"{len(alone)} pictures have"
+    return f'<p class="sc-warning">{many} no partner: {escape(listed)}</p>'
 
 
 def _fresh_folder() -> Path:

@@ -1,4 +1,4 @@
-"""The page: three tabs over the same line of pairs the API uses. Nothing on it comes from another host."""
+"""The page: three tabs over the same queue of pairs that the API uses. Nothing on it comes from another host."""
 
 from __future__ import annotations
 

@@ -27,7 +27,15 @@ class PairFiles:
     read_after: Callable[[], bytes]
 
 
-def pairs_of_zip(path: Path, settings: ServerSettings) -> list[PairFiles]:
+@dataclass(frozen=True, kw_only=True)
+class Paired:
+    """The pairs of an upload, and its images that are in none."""
+
+    pairs: list[PairFiles]
+    alone: list[str]
+
+
+def pairs_of_zip(path: Path, settings: ServerSettings) -> Paired:
     """Pairs in a zip: `before/NAME` with `after/NAME`, or `NAME_before.png` with `NAME_after.png`.
 
     Members are read into memory one by one and never unpacked to disk, so their paths cannot lead anywhere.
@@ -40,33 +48,45 @@ def pairs_of_zip(path: Path, settings: ServerSettings) -> list[PairFiles]:
     if len(names) > MOST_MEMBERS:
         raise Problem(413, "too-many-members", f"the zip file has more than {MOST_MEMBERS:,} members")
     members: dict[tuple[str, str], str] = {}
-    for name in names:
-        place = _split(name) if _is_image(name) else None
+    images = [name for name in names if _is_image(name)]
+    for name in images:
+        place = _split(name)
         if place is not None:
             members[place] = name
     pairs = sorted({pair for _, pair in members if all((side, pair) in members for side in SIDES)})
     _check(len(pairs), settings, "the zip file has no pair: put pictures of the same name into before/ and after/")
-    return [
-        PairFiles(
-            id=pair,
-            read_before=partial(_member, path, members["before", pair], settings),
-            read_after=partial(_member, path, members["after", pair], settings),
-        )
-        for pair in pairs
-    ]
+    paired = {members[side, pair] for side in SIDES for pair in pairs}
+    return Paired(
+        pairs=[
+            PairFiles(
+                id=pair,
+                read_before=partial(_member, path, members["before", pair], settings),
+                read_after=partial(_member, path, members["after", pair], settings),
+            )
+            for pair in pairs
+        ],
+        alone=[name for name in images if name not in paired],
+    )
 
 
 def pairs_of_folders(
     before: Sequence[tuple[str, Path]], after: Sequence[tuple[str, Path]], settings: ServerSettings
-) -> list[PairFiles]:
+) -> Paired:
     """Uploads of two folders with the same names in both."""
     sides = [{_inside(name): path for name, path in files if _is_image(name)} for files in (before, after)]
     names = sorted(sides[0].keys() & sides[1].keys())
     _check(len(names), settings, "no picture has the same name in both folders")
-    return [
-        PairFiles(id=name, read_before=sides[0][name].read_bytes, read_after=sides[1][name].read_bytes)
-        for name in names
-    ]
+    return Paired(
+        pairs=[
+            PairFiles(id=name, read_before=sides[0][name].read_bytes, read_after=sides[1][name].read_bytes)
+            for name in names
+        ],
+        alone=[
+            f"{side}/{name}"
+            for side, found in zip(SIDES, sides, strict=True)
+            for name in sorted(set(found) - set(names))
+        ],
+    )
 
 
 def _split(name: str) -> tuple[str, str] | None:

@@ -32,7 +32,7 @@ _DRAWN_WITH = ("numba", "torch")  # of the extra `train`; a light server has no 
 _ONE_AT_A_TIME = threading.Lock()  # drawing uses every core; two scenes at once would only be slower
 LARGEST_SEED = 2**31 - 1
 HOW = (
-    "The server draws a small world, changes one thing in it, and moves the camera and the lamps. "
+    "The server draws a scene, changes one thing in it, and moves the camera and the lamps. "
     "It knows what it did, so it can tell whether the model is right."
 )
 
@@ -48,7 +48,9 @@ def scene_tab(answers: PageAnswers) -> None:
     with gr.Row(elem_classes="sc-actions"):
         make = gr.Button("Make it", variant="primary", elem_id="make", scale=2, min_width=160)
         surprise = gr.Button("Another scene", elem_id="surprise", min_width=140)
-    answer = gr.HTML(message_html("The first scene takes a little longer than the next ones."), elem_id="scene-answer")
+    answer = gr.HTML(
+        message_html("The first scene can take a minute: the renderer is compiled once."), elem_id="scene-answer"
+    )
     show = _make_and_ask(answers)
     make.click(show, inputs=[kind, seed], outputs=answer, api_visibility="private", concurrency_limit=2)
     surprise.click(_any_seed, outputs=seed, api_visibility="private").then(

@@ -8,6 +8,7 @@ import json
 import math
 import shutil
 import statistics
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from itertools import product, zip_longest
@@ -17,6 +18,7 @@ from typing import Any
 from spotchange.config.ablation import PREVIOUS, Ablation
 from spotchange.config.base import apply_override
 from spotchange.config.training import Recipe
+from spotchange.errors import ConfigError
 from spotchange.files import load_json, recover_folder, write_text
 from spotchange.models.weights.description import BEST, LAST
 from spotchange.training.ablation.paired import PairedTest, paired_test
@@ -83,6 +85,20 @@ def plan(ablation: Ablation, out: Path) -> list[Job]:
             for changes in [] if seed is None else _wanted(ablation, cell, seed, out):
                 jobs += _chain(ablation, cell, changes, seed, out)
     return jobs
+
+
+def check_budget(ablation: Ablation, jobs: list[Job]) -> None:
+    """Refuse a table whose cells would see different numbers of pairs, unless it says that this is meant."""
+    pairs: Counter[str] = Counter()
+    for job in jobs:
+        if job.chain != SHARED:
+            pairs[job.chain] += job.recipe.stage.steps * job.recipe.stage.pairs_per_step
+    if ablation.equal_budget and len(set(pairs.values())) > 1:
+        (most, many), *_, (least, few) = pairs.most_common()
+        raise ConfigError(
+            f"cells would see different numbers of pairs: {many:,} ({most}) and {few:,} ({least})",
+            hint="give their stages equal steps and pairs_per_step, or set equal_budget to false",
+        )
 
 
 def _wanted(ablation: Ablation, cell: str, seed: int, out: Path) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Losses against what the renderer knows: what stands in each patch, which patch changed, what the answer is."""
+"""Auxiliary losses on dense labels from the renderer: what stands in each patch, which patch changed, the answer."""
 
 from __future__ import annotations
 

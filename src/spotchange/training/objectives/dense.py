@@ -1,4 +1,4 @@
-"""Dense pre-training: learn to see from everything the renderer knows about a generated pair."""
+"""Pre-training on dense labels: everything the renderer knows about a generated pair."""
 
 from __future__ import annotations
 

@@ -28,25 +28,19 @@ from spotchange.data.caches.reader import pair_up
 from spotchange.data.metadata import numbered_classes
 from spotchange.data.protocols import get_protocol
 from spotchange.errors import ConfigError, InputError
-from spotchange.language.descriptions import describe_view, object_classes
-from spotchange.language.writer import captions_text, write_captions
 from spotchange.models.vision.preprocess import Preprocessor
 from spotchange.models.vision.resnet import GridNetwork, frozen_network
 from spotchange.models.weights.transformers_import import import_transformers
-from spotchange.scene import ATTRIBUTE_NAMES, ATTRIBUTE_VALUES, BEFORE, SHAPE, SceneBatch
-from spotchange.scenes.export import object_boxes
 from spotchange.scenes.sampler import World
-from spotchange.scenes.stream import PLAIN_CHOICES, plainest, world_seed
+from spotchange.scenes.stream import world_seed
 from spotchange.scenes.views import draw_views
 from spotchange.storage import outgoing_folder
+from spotchange.training.sources.scene_rows import RowMaker, described_rows, object_rows, pair_rows
 
 if TYPE_CHECKING:
     from spotchange.training.start import Start
 
-CAPTIONS_A_PAIR = 3
 _SCENES_AT_ONCE, _IMAGES_AT_ONCE = {"cpu": 8, "cuda": 256}, {"cpu": 16, "cuda": 512}
-_SMALLEST_CROP = 8  # pixels: an object that shows less is hardly seen
-_CROP_MARGIN = 0.25
 
 Part = tuple[np.ndarray, list[FeatureRow]]
 Span = tuple[int, int]  # numbers from the first to before the second
@@ -204,10 +198,10 @@ class _SceneWork:
     seed: int
 
     def start(self) -> Callable[[Sequence[Span]], Iterator[Part]]:
-        kinds: dict[Task, Callable[..., tuple[Tensor, list[FeatureRow]]]] = {
-            "pairs": partial(_pair_rows, plain=self.source.sentences == "plain"),
-            "single": _described_rows,
-            "classes": _object_rows,
+        kinds: dict[Task, RowMaker] = {
+            "pairs": partial(pair_rows, plain=self.source.sentences == "plain"),
+            "single": described_rows,
+            "classes": object_rows,
         }
         rows_of, settings = kinds[self.task], self.source.scene_settings()
         height, width = self.backbone.preprocessor.image_size
@@ -226,7 +220,7 @@ class _SceneWork:
                     quality=self.source.quality,
                     device=device,
                 )
-                images, rows = rows_of(batch, images, ids, world.seed, 0)
+                images, rows = rows_of(batch, images, ids, world.seed)
                 yield self.backbone.see(images), rows
 
         return parts
@@ -284,71 +278,3 @@ def _dataset_rows(
         )
         for row, cells in zip(chosen.tolist(), touched, strict=True)
     ]
-
-
-def _pair_rows(
-    batch: SceneBatch, images: Tensor, ids: Tensor, seed: int, first: int, *, plain: bool
-) -> tuple[Tensor, list[FeatureRow]]:
-    """Three images a scene; its change pair and its distractor pair."""
-    written = torch.as_tensor(write_captions(batch, seed=seed, per_pair=PLAIN_CHOICES if plain else CAPTIONS_A_PAIR))
-    # One sentence a pair is the plainest; the other pairs' number of sentences is kept, and doubles are dropped below.
-    chosen = plainest(written)[:, :, None].expand(-1, -1, CAPTIONS_A_PAIR, -1) if plain else written
-    texts = captions_text(chosen)
-    change = torch.as_tensor(batch.change).tolist()
-    rows = []
-    for scene in range(len(batch)):
-        number, at = first + 3 * scene, 2 * CAPTIONS_A_PAIR * scene
-        scene_id = int(batch.scene_id[scene])
-        for kind, after, start in ((change[scene], number + 1, at), (0, number + 2, at + CAPTIONS_A_PAIR)):
-            captions = tuple(dict.fromkeys(texts[start : start + CAPTIONS_A_PAIR]))
-            rows.append(
-                FeatureRow(before=number, after=after, captions=captions, change_type=int(kind), scene=scene_id)
-            )
-    return images.flatten(0, 1), rows
-
-
-def _described_rows(
-    batch: SceneBatch, images: Tensor, ids: Tensor, seed: int, first: int
-) -> tuple[Tensor, list[FeatureRow]]:
-    """The image before of every scene, with sentences about what stands in it."""
-    batch = _on_host(batch)
-    rows = []
-    for scene in range(len(batch)):
-        objects = batch.attributes[scene, 0]
-        things = tuple(
-            {name: values[int(code)] for name, values, code in zip(ATTRIBUTE_NAMES, ATTRIBUTE_VALUES, one, strict=True)}
-            for one in objects[objects[:, SHAPE] >= 0]
-        )
-        captions = tuple(describe_view(batch, scene, BEFORE, seed=seed))
-        number = first + scene
-        rows.append(FeatureRow(before=number, after=number, captions=captions, things=things))
-    return images[:, BEFORE], rows
-
-
-def _object_rows(
-    batch: SceneBatch, images: Tensor, ids: Tensor, seed: int, first: int
-) -> tuple[Tensor, list[FeatureRow]]:
-    """Every object of the image before, cut out and enlarged, with its class."""
-    batch = _on_host(batch)
-    height, width = images.shape[-2:]
-    classes = object_classes(batch.attributes[:, 0])
-    crops: list[Tensor] = []
-    rows = []
-    for scene in range(len(batch)):
-        for slot, (x, y, wide, high) in enumerate(object_boxes(ids[scene, BEFORE].cpu().numpy()[None])[0].tolist()):
-            if min(wide, high) < _SMALLEST_CROP or classes[scene, slot] < 0:
-                continue
-            more_x, more_y = round(_CROP_MARGIN * wide), round(_CROP_MARGIN * high)
-            top, left = max(0, y - more_y), max(0, x - more_x)
-            crop = images[scene, BEFORE, :, top : y + high + more_y, left : x + wide + more_x]
-            larger: Any = torch.nn.functional.interpolate(
-                crop[None].float(), size=(height, width), mode="bilinear", antialias=True
-            )
-            number = first + len(crops)
-            crops.append(larger.round().clamp(0, 255).to(torch.uint8)[0])
-            rows.append(FeatureRow(before=number, after=number, captions=(), class_id=int(classes[scene, slot])))
-    return torch.stack(crops), rows
-
-
-def _on_host(batch: SceneBatch) -> SceneBatch:
-    return SceneBatch(**{name: np.asarray(torch.as_tensor(value).cpu()) for name, value in vars(batch).items()})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,6 @@ from spotchange.everyday.stream import EverydayStream
 from spotchange.language import check
 from spotchange.language.writer import captions_text, write_captions
 from spotchange.pairs import PairBatch
-from spotchange.scene import SceneBatch
 from spotchange.scenes.changes import scene_json
 from spotchange.scenes.sampler import World
 from spotchange.scenes.stream import PLAIN_CHOICES, SceneStream, plainest, world_seed
@@ -98,7 +97,7 @@ class LiveScenes:
             batches.append(dict(vars(stream.render_pairs(drawn))))
             texts = captions_text(write_captions(drawn, seed=world.seed, per_pair=REFERENCES))
             references += [texts[i : i + REFERENCES] for i in range(0, len(texts), REFERENCES)]
-            on_host = _as_numpy(drawn)
+            on_host = drawn.on_host()
             scenes += [scene_json(on_host, i, "") for i in range(len(on_host))]
         return {"batches": batches, "references": references, "scenes": scenes}
 
@@ -196,9 +195,3 @@ def _fact_check(scenes: list[dict[str, Any]]) -> Callable[[list[str]], list[bool
         return [check(text, scenes[row // 2], distractor=row % 2 == 1).correct for row, text in enumerate(captions)]
 
     return verify
-
-
-def _as_numpy(scenes: SceneBatch) -> SceneBatch:
-    return SceneBatch(
-        **{field.name: np.asarray(torch.as_tensor(getattr(scenes, field.name)).cpu()) for field in fields(scenes)}
-    )
