@@ -32,6 +32,7 @@ class Wording:
             self.model,
             device=self.options.device,
             threads=self.options.threads,
+            runtime=self.options.runtime,
             model_options=self.options.model_options,
         )
 
