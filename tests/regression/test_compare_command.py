@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import asdict
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,10 @@ import pytest
 from PIL import Image, ImageDraw
 from typer.testing import CliRunner
 
+from spotchange.answering import LoadOptions
 from spotchange.cli.main import app
 from spotchange.errors import InputError
+from spotchange.regression.wording import Wording
 
 
 @pytest.fixture(scope="module")
@@ -329,3 +332,11 @@ def test_bad_input_is_one_line(tmp_path: Path, arguments: list[str], words: str)
     assert words in done.stderr
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
+
+
+def test_the_model_that_words_is_loaded_as_was_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: dict[str, Any] = {}
+    monkeypatch.setattr("spotchange.regression.wording.load", lambda model, **options: given.update(options))
+    options = LoadOptions(device="cpu", threads=1, runtime="onnx", model_options={"prompt": "plain"})
+    Wording(model="bundled", options=options).start()
+    assert given == asdict(options)

@@ -199,3 +199,19 @@ def test_closing_answers_what_was_submitted(recorder: Recorder) -> None:
         batcher.submit(pair(5), OPTIONS)
     with pytest.raises(NoPlaceError), batcher.place():
         pass
+
+
+def test_where_another_machine_answers_a_slow_reply_holds_nobody_up(recorder: Recorder) -> None:
+    batcher = Batcher(recorder, batch_size=1, window_seconds=0, places=6, at_once=2)
+    slow = threading.Event()
+
+    def wait_for_it(widths: list[int]) -> None:
+        assert widths != [1] or slow.wait(60)
+
+    recorder.fails = wait_for_it
+    first, second = (batcher.submit(pair(width), OPTIONS) for width in (1, 2))
+    assert second.result(60).width == 2
+    assert not first.done()
+    slow.set()
+    batcher.close()
+    assert first.result(0).width == 1

@@ -95,6 +95,7 @@ class AnswererCard:
     change_types: tuple[str, ...] = ()
     image_size: tuple[int, int] | None = None  # height, width it computes at; None: any
     device: str = "cpu"
+    at_once: int = 1  # batches it takes beside each other: more than one where another machine computes them
 
 
 Outcome = Answer | SpotchangeError

@@ -16,7 +16,7 @@ MODEL_HELP = "A model folder, bundled, everyday, pixels, vlm:FOLDER, vlm:HUB_NAM
 ModelOptions = Annotated[
     list[str] | None,
     typer.Option(
-        "--model-option", metavar="KEY=VALUE", help="A setting of a vision-language model, such as prompt=clevr-change."
+        "--model-option", metavar="KEY=VALUE", help="A setting of a vision-language model, such as prompt=plain."
     ),
 ]
 

@@ -46,7 +46,7 @@ def _captions_for_pair(
     before: Path, after: Path, sentences: list[str], model: str, device: str
 ) -> list[dict[str, Any]]:
     from spotchange.answering import load
-    from spotchange.evaluation.retrieval import rank_captions, reading_notes
+    from spotchange.evaluation import rank_captions, reading_notes
 
     captioner = load(model, device=device, runtime="torch")
     found = rank_captions(captioner, (before, after), sentences)
@@ -57,7 +57,7 @@ def _captions_for_pair(
 def _pairs_for_text(text: str, manifest: Path, model: str, device: str) -> list[dict[str, Any]]:
     from spotchange.answering import load
     from spotchange.answering.bulk.one_machine import pairs_from_manifest
-    from spotchange.evaluation.retrieval import rank_pairs, reading_notes
+    from spotchange.evaluation import rank_pairs, reading_notes
 
     named = pairs_from_manifest(manifest)
     if not named:

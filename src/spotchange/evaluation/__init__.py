@@ -1,6 +1,6 @@
 """Predictions and references in, numbers out."""
 
-from spotchange.evaluation.retrieval import rank_captions, rank_pairs, retrieval_scores
+from spotchange.evaluation.retrieval import rank_captions, rank_pairs, reading_notes, retrieval_scores
 from spotchange.evaluation.run import Evaluation, EvaluationOptions, evaluate
 
 __all__ = [
@@ -9,5 +9,6 @@ __all__ = [
     "evaluate",
     "rank_captions",
     "rank_pairs",
+    "reading_notes",
     "retrieval_scores",
 ]

@@ -39,9 +39,11 @@ class Service:
         self.meter = Meter()
         # A GPU takes a batch whole; a CPU's cores take a part each.
         self.workers = Workers(answerer) if answerer.workers > 1 else None
+        at_once = answerer.card.at_once
         self.batcher = Batcher(
             self.workers or answerer,
-            batch_size=settings.batch_size,
+            batch_size=settings.batch_size if at_once == 1 else 1,
+            at_once=at_once,
             window_seconds=settings.window_seconds,
             places=settings.places,
             observer=self.meter,

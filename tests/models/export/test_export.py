@@ -67,6 +67,10 @@ def write_folder(folder: Path, settings: ModelSettings, *, stored: str = "float1
         for name, parameter in model.named_parameters():
             if "network" not in name:
                 parameter.add_(0.15 * torch.randn_like(parameter))
+        for module in model.modules():
+            if isinstance(module, nn.BatchNorm2d):  # as training leaves them: first ones change nothing
+                module.running_mean.normal_()
+                module.running_var.uniform_(0.5, 2.0)
     save_model(
         folder,
         model=model,

@@ -63,7 +63,8 @@ class VlmAnswerer:
     @property
     def card(self) -> AnswererCard:
         model, kind = self.asker.model, f"vision-language model, prompt {self.prompt.signature}"
-        return AnswererCard(name=model.name, architecture=kind, device=model.device)
+        at_once = self._settings.concurrency if model.device == "remote" else 1
+        return AnswererCard(name=model.name, architecture=kind, device=model.device, at_once=at_once)
 
     @property
     def usage(self) -> Usage:

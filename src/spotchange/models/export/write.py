@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import warnings
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -27,6 +28,7 @@ from spotchange.models.weights.folder import load_model
 
 OPSET = 23  # the first with an attention operator
 AGREEMENT = 1e-3  # of the largest value of an output; rounding alone stays a hundred times below
+_TALKATIVE = ("torch.onnx._internal.exporter._registration", "onnx_ir.passes.common.initializer_deduplication")
 _LARGEST_EMBEDDED = 2**20  # bytes of constants a graph file may carry; weights belong into the safetensors files
 
 
@@ -147,13 +149,8 @@ def _free(example: Example, file: str) -> Any:
 
 def _exported(module: nn.Module, inputs: Any, shapes: Any, input_names: list[str], output_names: list[str]) -> Any:
     """The module as a graph whose weights are still the module's own tensors, by name and untransposed."""
-    from onnxscript import optimizer
-
-    noise = logging.getLogger("torch.onnx._internal.exporter._registration")  # of libraries that nobody needs
-    noise.disabled = True
     try:
-        with warnings.catch_warnings(), torch.no_grad():
-            warnings.simplefilter("ignore")  # of the exporter, about itself
+        with _quiet(), torch.no_grad():
             program = torch.onnx.export(
                 module,
                 inputs,
@@ -166,12 +163,40 @@ def _exported(module: nn.Module, inputs: Any, shapes: Any, input_names: list[str
                 verbose=False,
             )
             assert program is not None
-            optimizer.optimize_ir(program.model, should_fold=_keep_weights)
+            _optimize(program.model)
     except Exception as error:  # the exporter fails in as many ways as it has passes
         raise ModelError(f"this model cannot be exported to ONNX: {_root(error)}") from error
-    finally:
-        noise.disabled = False
     return program.model
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without what the exporter says of itself, of libraries that nobody needs and of values it leaves as they are."""
+    loggers = [logging.getLogger(name) for name in _TALKATIVE]
+    for logger in loggers:
+        logger.disabled = True
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for logger in loggers:
+            logger.disabled = False
+
+
+def _optimize(graph: Any) -> None:
+    """Fold what is constant, but no weights into each other: under their names they would no longer be what is stored.
+
+    Batch norms stay norms while their values count as inputs; onnxruntime multiplies them into convolutions on load.
+    """
+    from onnxscript import optimizer
+
+    inputs = graph.graph.inputs
+    its_own = len(inputs)
+    norms = [node for node in graph.graph if node.op_type == "BatchNormalization"]
+    inputs.extend(value for node in norms for value in node.inputs[1:])
+    optimizer.optimize_ir(graph, should_fold=_keep_weights)
+    del inputs[its_own:]
 
 
 def _root(error: BaseException) -> str:

@@ -1,7 +1,8 @@
-"""Pairs in flight are answered together: one thread, a short window, a bounded number of places.
+"""Pairs in flight are answered together: one batch at a time, a short window, a bounded number of places.
 
 A *place* is held from a pair's arrival to its answer. Whoever finds none free is told so at once, so that waiting
-never grows without bound; whoever goes away gives theirs back.
+never grows without bound; whoever goes away gives theirs back. Pairs that another machine answers are asked about one
+by one and beside each other: nothing is gained by a batch there, and a slow reply holds nobody up.
 """
 
 from __future__ import annotations
@@ -62,6 +63,7 @@ class Batcher:
         batch_size: int,
         window_seconds: float,
         places: int,
+        at_once: int = 1,
         observer: Observer | None = None,
     ) -> None:
         self.places = places
@@ -74,13 +76,14 @@ class Batcher:
         self._changed = threading.Condition()
         self._closing = False
         self._worked = False  # since memory was last given back
-        self._thread = threading.Thread(target=self._run, name="batching", daemon=True)
-        self._thread.start()
+        self._threads = [threading.Thread(target=self._run, name="batching", daemon=True) for _ in range(at_once)]
+        for thread in self._threads:
+            thread.start()
 
     @property
     def ready(self) -> bool:
         """Whether a pair that comes now would be answered."""
-        return self._thread.is_alive() and not self._closing
+        return all(thread.is_alive() for thread in self._threads) and not self._closing
 
     @contextmanager
     def place(self, pairs: int = 1) -> Iterator[None]:
@@ -115,7 +118,8 @@ class Batcher:
         with self._changed:
             self._closing = True
             self._changed.notify_all()
-        self._thread.join()
+        for thread in self._threads:
+            thread.join()
 
     def _forget(self, job: _QueuedPair) -> None:
         with self._changed:
@@ -131,8 +135,8 @@ class Batcher:
                     self._answer(jobs)
                 elif self._closing and not self._waiting:
                     return
-            except BaseException as error:  # the thread must outlive whatever happens to one batch
-                log.exception("the batching thread met an error and goes on")
+            except BaseException as error:  # a thread must outlive whatever happens to one batch
+                log.exception("a batching thread met an error and goes on")
                 for job in jobs:
                     if not job.future.done():
                         job.future.set_exception(error if isinstance(error, Exception) else RuntimeError("stopped"))
