@@ -90,6 +90,10 @@ def test_checker_takes_orange_for_a_colour():
     facts = {"kind": "color", "target": 0, "things": [thing]}
     for verb in ("is now", "turned", "became", "has become"):
         assert check(f"the laptop {verb} orange", facts, size=(100, 100)).true, verb
+    can = {**THING, "nouns": ["can", "can"], "colours": ["orange", "orange"]}
+    facts = {"kind": "drop", "target": 0, "things": [can]}
+    assert check("someone removed the orange can on the left", facts, size=(100, 100)).true
+    assert not check("the orange can be seen no longer", facts, size=(100, 100)).true
 
 
 def test_checker_knows_neighbours_that_are_plural():

@@ -123,8 +123,8 @@ def _check_names(text: str, facts: Facts, wrong: list[str]) -> None:
 
 def _without_colour_of_fruit(text: str) -> str:
     """ "orange" before another word is a colour."""
-    verbs = "was|is|has|that|moved|came|became|turned|at|on|in|next|behind|lies|broke|looks|got|can|took|faces|into|by"
-    return re.sub(rf"\borange (?=[a-z])(?!({verbs})\b)", " ", text)
+    verbs = "was|is|has|that|moved|came|became|turned|at|on|in|next|behind|lies|broke|looks|got|took|faces|into|by"
+    return re.sub(rf"\borange (?=[a-z])(?!({verbs}|can be)\b)", " ", text)
 
 
 def _check_colours(text: str, facts: Facts, wrong: list[str]) -> None:
