@@ -131,6 +131,8 @@ def test_score_files(run: Any, tmp_path: Path, text: str) -> None:
                 ("--seed", str(2**63 - 1)),
                 ("--pairs", "0"),
                 ("--pairs", "-3"),
+                ("--changes", "0"),
+                ("--changes", "color"),
                 ("--size", "8000x8000"),
             )
         ),

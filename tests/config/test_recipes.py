@@ -86,3 +86,10 @@ def test_the_commands_print_names_and_meanings() -> None:
     explained = CliRunner().invoke(app, ["config", "explain", "schedule.warmup"])
     assert explained.exit_code == 0
     assert "--set schedule.warmup=" in explained.output
+
+
+def test_everyday_training_takes_one_change_a_pair() -> None:
+    recipe = find_recipe("everyday/longer")
+    assert Recipe.from_yaml(recipe, ["data.changes=1"]) == Recipe.from_yaml(recipe)
+    with pytest.raises(ConfigError, match=r"data\.changes: training takes pairs with one change"):
+        Recipe.from_yaml(recipe, ["data.changes=2"])

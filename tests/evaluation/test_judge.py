@@ -260,6 +260,11 @@ def test_an_everyday_pair_tells_its_difference(tmp_path: Path) -> None:
     assert listed("resize") == ("the red mug at the bottom left became larger",)
     assert listed("mirror", None) == ("the picture was mirrored: left and right are exchanged",)
     assert listed("none", None) == ()
+    several = {"changes": [{"kind": "drop", "target": 0}, {"kind": "resize", "target": 0}], "things": [thing]}
+    row = row_with(facts={"kind": "change", **several}, change_type="change", folder=tmp_path)
+    found = differences_of(row)
+    assert found is not None
+    assert found.texts == ("the red mug at the bottom left was removed", "the red mug at the bottom left became larger")
 
 
 def test_an_everyday_caption_is_checked_by_its_own_worlds_checker(tmp_path: Path) -> None:

@@ -8,20 +8,20 @@ import torch
 from spotchange.everyday.imaging import compositing
 from spotchange.everyday.imaging.nuisances import grain_keys, noisy
 from spotchange.everyday.sampling import draw_scenes
-from spotchange.everyday.scenes import HALF, TARGET
 
 os.environ.setdefault("TRITON_INTERPRET", "0" if torch.cuda.is_available() else "1")
 pytest.importorskip("triton", reason="Triton comes with torch for CUDA only")
 
 
-def test_kernels_do_what_the_steps_do(library):
+@pytest.mark.parametrize("changes", [1, 3])
+def test_kernels_do_what_the_steps_do(library, changes):
     from spotchange.everyday.imaging.compositing_kernel import compose_in_one_pass, finish_in_one_pass
 
-    scenes = draw_scenes(library, torch.arange(16), seed=5)
+    scenes = draw_scenes(library, torch.arange(16), seed=5, changes=changes)
     order = scenes.things.bottom.argsort(dim=2, stable=True)
     things = scenes.things.in_order(order)
     level = compositing._levels(things, 48)
-    target = ((order == TARGET) | (order == HALF)).float()
+    target = scenes.changing[:, None].expand(-1, 2, -1).gather(2, order).float()
     arguments = (library, scenes, things, order, level, target)
     expected = compositing.compose_step_by_step(*arguments, side=48)
     for one, other in zip(expected, compose_in_one_pass(*arguments, side=48), strict=True):

@@ -7,6 +7,7 @@ import pytest
 import torch
 from PIL import Image
 
+from spotchange.data import read_rows
 from spotchange.errors import DataError, ImageError, InputError
 from spotchange.everyday.collecting import add_backgrounds, add_objects
 from spotchange.everyday.dataset import PLAN, EverydayPlan, generate_everyday
@@ -100,6 +101,28 @@ def test_a_data_set_goes_on_where_it_stopped(library, tmp_path):
     with pytest.raises(InputError, match="other settings"):
         generate_everyday(EverydayPlan(split="train", seed=4, side=64, library="toy"), library, out=tmp_path, pairs=6)
     assert torch.get_default_dtype() == torch.float32
+
+
+def test_a_data_set_lists_every_change_of_a_pair(library, tmp_path):
+    plan = EverydayPlan(split="train", seed=3, side=64, library="toy", changes=3)
+    generate_everyday(plan, library, out=tmp_path, pairs=12)
+    rows = list(read_rows(tmp_path, "train"))
+    assert {len(row.differences) for row in rows} >= {0, 1, 2, 3}
+    for row in rows:
+        changes = row.facts.get("changes", [])
+        assert row.change_type == ("change" if changes else row.facts["kind"])
+        assert len(set(row.captions)) >= 5
+        if changes:
+            assert len(row.differences) == len(changes)
+            kinds = [change["kind"] for change in changes]
+            assert len(row.before_boxes) == len(kinds) - kinds.count("add")
+            assert len(row.after_boxes) == len(kinds) - kinds.count("drop")
+    one = EverydayPlan(split="train", seed=3, side=64, library="toy")
+    with pytest.raises(InputError, match="other settings"):
+        generate_everyday(one, library, out=tmp_path, pairs=13)
+    generate_everyday(one, library, out=tmp_path / "one", pairs=2)
+    assert "changes" not in json.loads((tmp_path / "one" / "train" / PLAN).read_text())
+    assert all(row.differences is None for row in read_rows(tmp_path / "one", "train"))
 
 
 def test_a_data_set_that_cannot_go_on_is_one_line(library, tmp_path):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 ALL = "all"
 MOST_SCENES_A_PIECE = 64  # of the work of a cluster: three or four PNG files each, some 25 MB
-TABLE_TOP_ONLY = ("start", "preset", "quality", "references", "changes", "masks", "overrides")
+TABLE_TOP_ONLY = ("start", "preset", "quality", "references", "masks", "overrides")
 MOST_SCENES = 10_000_000  # 140 times what the official set has
 
 
@@ -52,7 +52,13 @@ def generate(
     ] = "clevr-change",
     quality: Annotated[str, typer.Option(help="faithful, or fast.")] = "faithful",
     references: Annotated[int, typer.Option(help="Different captions a pair, 6 to 9.")] = 6,
-    changes: Annotated[str | None, typer.Option(help="Kinds of change, such as color,move; default all.")] = None,
+    changes: Annotated[
+        str | None,
+        typer.Option(
+            help="Kinds of change, such as color,move; default all. Of an everyday scene: how many things change at "
+            "most, default 1."
+        ),
+    ] = None,
     masks: Annotated[bool, typer.Option("--masks", help="Also write a mask of the changed object.")] = False,
     overrides: Annotated[
         list[str] | None, typer.Option("--set", help="A scene setting, such as max_objects=5 or look.jpeg=0.5.")
@@ -77,7 +83,15 @@ def generate(
             raise InputError("--world everyday runs on one machine", hint="leave out --engine ray")
         _refuse_given(context, TABLE_TOP_ONLY, "not for --world everyday")
         everyday_split(
-            out=out, pairs=pairs, seed=seed, split=split, size=size, device=device, library=library, as_json=as_json
+            out=out,
+            pairs=pairs,
+            seed=seed,
+            split=split,
+            size=size,
+            changes=changes,
+            device=device,
+            library=library,
+            as_json=as_json,
         )
         return
     if world != "table-top":

@@ -22,6 +22,7 @@ def everyday_split(
     seed: int,
     split: str,
     size: str,
+    changes: str | None,
     device: str,
     library: Path | None,
     as_json: bool,
@@ -40,13 +41,14 @@ def everyday_split(
         raise InputError(f"everyday images are at most {LARGEST_SIDE} pixels wide, not {size}")
     if seed > LARGEST_SEED:
         raise InputError(f"--seed {seed} is too large", hint=f"at most {LARGEST_SEED}")
+    most = 1 if changes is None else _number_of_changes(changes)
     if pairs is not None and pairs < 1:
         raise InputError(f"--pairs {pairs} is no number of pairs to write")
     folder = bundled_library() if library is None else library
     began = time.perf_counter()
     things = read_library(folder, split="train" if split == "train" else "held-out", device=pick_device(device))
     name = "bundled" if library is None else str(library)
-    plan = EverydayPlan(split=split, seed=seed, side=wanted["width"], library=name)
+    plan = EverydayPlan(split=split, seed=seed, side=wanted["width"], library=name, changes=most)
     count = PAIRS if pairs is None else pairs
     with progress() as bar:
         task = bar.add_task(f"{split}: pairs", total=count)
@@ -56,3 +58,14 @@ def everyday_split(
         print_json({"out": str(out), "seed": seed, "splits": [vars(written)], "seconds": seconds})
         return
     notes().print(f"{out / split}: {written.pairs} pairs ({written.new_pairs} new)", markup=False, soft_wrap=True)
+
+
+def _number_of_changes(changes: str) -> int:
+    from spotchange.everyday.scenes import THINGS
+
+    if changes not in map(str, range(1, THINGS + 1)):
+        raise InputError(
+            f"--changes {changes!r} is no number of things from 1 to {THINGS}",
+            hint="of an everyday scene it says how many change at most; kinds of change are for the table top",
+        )
+    return int(changes)

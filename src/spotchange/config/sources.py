@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from spotchange.config.base import Settings
 from spotchange.config.data import ProtocolName
@@ -103,10 +103,20 @@ class EverydaySource(Settings):
     """Things and backgrounds of this split alone."""
     shares: dict[str, Annotated[float, Field(ge=0)]] = Field(default_factory=dict)
     """How often kinds of change are drawn, relative to each other, where it differs from the usual."""
+    changes: int = 1
+    """How many things of a scene change: one, as the model says one kind of change a pair. `generate --world everyday
+    --changes 3` makes data sets where several do."""
     most_objects: int | None = Field(default=None, ge=1)
     """Use only so many things, for a quick look."""
     most_backgrounds: int | None = Field(default=None, ge=1)
     """And so many backgrounds."""
+
+    @field_validator("changes")
+    @classmethod
+    def _check_changes(cls, changes: int) -> int:
+        if changes != 1:
+            raise ValueError("training takes pairs with one change: the model says one kind of change a pair")
+        return changes
 
 
 class MixedSource(Settings):

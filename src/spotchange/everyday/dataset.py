@@ -16,10 +16,10 @@ import torch
 from PIL import Image
 
 from spotchange.errors import DataError, InputError
-from spotchange.everyday.facts import Facts, facts_of, visible
+from spotchange.everyday.facts import facts_of, visible
 from spotchange.everyday.imaging.compositing import compose
-from spotchange.everyday.kinds import SHARES
-from spotchange.everyday.language.sentences import REFERENCES, write
+from spotchange.everyday.kinds import SHARES, Facts, single_changes
+from spotchange.everyday.language.sentences import REFERENCES, difference, write
 from spotchange.everyday.library import Library
 from spotchange.everyday.sampling import draw_scenes
 from spotchange.files import load_json, read_input, write_bytes
@@ -41,9 +41,14 @@ class EverydayPlan:
     side: int
     library: str
     references: int = REFERENCES
+    changes: int = 1
+    """How many things of a scene change, at most."""
 
     def to_dict(self) -> dict[str, Any]:
-        return {"world": "everyday", **vars(self)}
+        given = {"world": "everyday", **vars(self)}
+        if self.changes == 1:  # as data sets say that are older than this setting
+            del given["changes"]
+        return given
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +96,7 @@ def _generate(
         numbers = torch.arange(number, number + step)
         number += step
         seed = 3 * plan.seed + SPLIT_SEEDS[plan.split]
-        scenes = draw_scenes(library, numbers, seed=seed, shares=shares)
+        scenes = draw_scenes(library, numbers, seed=seed, shares=shares, changes=plan.changes)
         images = compose(library, scenes, side=plan.side)
         facts = facts_of(library, scenes, images)
         shown = [place for place in range(len(facts)) if visible(facts[place])][: pairs - len(kinds)]
@@ -112,16 +117,19 @@ def _write_pair(folder: Path, number: int, pixels: np.ndarray, facts: Facts, pla
         buffer = io.BytesIO()
         Image.fromarray(image).save(buffer, "PNG")
         write_bytes(folder / name, buffer.getvalue())
-    boxes = [None, None] if facts["target"] is None else facts["things"][facts["target"]]["boxes"]
+    size = (plan.side, plan.side)
+    singles = [each for each in single_changes(facts) if each["kind"] != "none"]
+    boxes = [each["things"][each["target"]]["boxes"] for each in singles if each["target"] is not None]
     row = Row(
         id=f"everyday-{number:06d}",
         before_file_name=names[0],
         after_file_name=names[1],
-        captions=tuple(write(facts, size=(plan.side, plan.side), seed=number, count=plan.references)),
+        captions=tuple(write(facts, size=size, seed=number, count=plan.references)),
+        differences=None if plan.changes == 1 else tuple(difference(each, size=size) for each in singles),
         change_type=facts["kind"],
         facts=facts,
-        before_boxes=tuple(tuple(map(float, box)) for box in boxes[:1] if box),  # type: ignore[misc]
-        after_boxes=tuple(tuple(map(float, box)) for box in boxes[1:] if box),  # type: ignore[misc]
+        before_boxes=tuple(tuple(map(float, box)) for box, _ in boxes if box),  # type: ignore[misc]
+        after_boxes=tuple(tuple(map(float, box)) for _, box in boxes if box),  # type: ignore[misc]
         scene_id=number,
     )
     return row.to_dict()

@@ -11,16 +11,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from spotchange.everyday.kinds import KINDS
+from spotchange.everyday.kinds import OBJECT_KINDS
 
-OTHERS = 7  # things that stay, at most
-TARGET, HALF = 0, OTHERS + 1  # places of the thing that changes, and of its second piece
-LAYERS = OTHERS + 2
+OTHERS = 7  # things besides the first, at most
+THINGS = OTHERS + 1
+TARGET = 0  # the thing that changes; where several do, the first of them
+HALF = THINGS  # the second piece of thing 0 stands here, that of thing 1 behind it, and so on
 
 
 @dataclass(frozen=True, kw_only=True)
 class Things:
-    """What is pasted: (scenes, 2 images, layers) each; the first layer is the thing that changes."""
+    """What is pasted: (scenes, 2 images, layers) each: things, those that change first, then their second pieces."""
 
     on: Tensor  # bool
     view: Tensor  # int64: into the library's views
@@ -70,7 +71,7 @@ class Scenes:
 
     numbers: Tensor  # int64 (scenes,)
     seed: int
-    kind: Tensor  # int64 (scenes,): into KINDS
+    kinds: Tensor  # int64 (scenes, changes): into KINDS, for each of the first things; 0 for those that stay
     things: Things
     looks: Looks
     background: Tensor  # int64 (scenes,)
@@ -81,6 +82,18 @@ class Scenes:
 
     def __len__(self) -> int:
         return len(self.numbers)
+
+    @property
+    def kind(self) -> Tensor:
+        """(scenes,): of the first thing, or of the whole picture."""
+        return self.kinds[:, 0]
+
+    @property
+    def changing(self) -> Tensor:
+        """bool (scenes, layers): the things that change, and their second pieces."""
+        things = (self.kinds >= 1) & (self.kinds <= len(OBJECT_KINDS))
+        staying = things.new_zeros(len(things), THINGS - things.shape[1])
+        return torch.cat([things, staying, things], dim=1)
 
     def rows(self, chosen: Any) -> Scenes:
         """Some of the scenes."""
@@ -93,9 +106,6 @@ class Scenes:
                 value = value[chosen]
             values[each.name] = value
         return Scenes(**values)
-
-    def kind_names(self) -> list[str]:
-        return [KINDS[number] for number in self.kind.tolist()]
 
 
 def _taken(values: Tensor, order: Tensor) -> Tensor:

@@ -35,14 +35,13 @@ class Truth:
 
 
 def truth_of(library: Library, scenes: Scenes, images: ImageBatch, *, grid: tuple[int, int]) -> Truth:
-    """Everything that training asks about the images."""
+    """Everything that training asks about the images, of scenes where one thing changes."""
     side = images.changed.shape[-1]
     has_place = (scenes.kind >= 1) & (scenes.kind <= len(OBJECT_KINDS))
-    changed = images.changed * has_place[:, None, None, None]
-    seen = changed.sum(dim=(2, 3)) * (288 / side) ** 2  # (N, 2)
+    seen = images.changed.sum(dim=(2, 3)) * (288 / side) ** 2  # (N, 2)
     needed = scenes.things.on[:, :, TARGET] & has_place[:, None]
     hidden = (needed & (seen < _LEAST)).any(dim=1)
-    share = pooled(changed, grid).flatten(2)
+    share = pooled(images.changed, grid).flatten(2)
     enough = torch.minimum(torch.full_like(share[..., :1], _COVERED), 0.5 * share.amax(dim=2, keepdim=True))
     mask = (share > enough.clamp(min=1e-4)) & needed[..., None]
     there = needed & (seen >= _LEAST)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from spotchange.data import Row
+from spotchange.everyday.kinds import single_changes
 from spotchange.images import image_size
 from spotchange.language import says_no_change
 from spotchange.pairs import CHANGE_TYPES
@@ -43,7 +44,8 @@ def differences_of(row: Row) -> DifferenceList | None:
         return DifferenceList(texts=row.differences, source="data set")
     facts = row.facts
     if facts is not None and "kind" in facts:
-        return DifferenceList(texts=_of_everyday(row, facts), source="facts")
+        texts = [text for each in single_changes(dict(facts)) for text in _of_everyday(row, each)]
+        return DifferenceList(texts=tuple(texts), source="facts")
     if facts is not None and row.change_type in CHANGE_TYPES:
         return DifferenceList(texts=_of_scene(row.change_type, facts), source="facts")
     if row.change_type == "none" or (row.captions and all(map(says_no_change, row.captions))):

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from spotchange.everyday.imaging.nuisances import blurred, developed, grain_keys, noisy, rounded_in_blocks
 from spotchange.everyday.library import BACKGROUND_SIDE, LEVELS, SIDE, Library
-from spotchange.everyday.scenes import HALF, TARGET, Scenes, Things
+from spotchange.everyday.scenes import Scenes, Things
 
 _FADED = 3.5  # times its own size from where on a contact shadow darkens by less than 1e-7
 NOTHING = -1  # label of a pixel that shows the background
@@ -25,7 +25,7 @@ class ImageBatch:
     """Images of scenes and what is known about their pixels."""
 
     pixels: Tensor  # uint8 (scenes, 2, 3, side, side)
-    changed: Tensor  # float (scenes, 2, side, side): how much of a pixel is the thing that changes
+    changed: Tensor  # float (scenes, 2, side, side): how much of a pixel is a thing that changes
     label: Tensor  # int8 (scenes, 2, side, side): the layer that is seen there, -1 for the background
 
 
@@ -34,7 +34,7 @@ def compose(library: Library, scenes: Scenes, *, side: int) -> ImageBatch:
     order = scenes.things.bottom.argsort(dim=2, stable=True)
     things = scenes.things.in_order(order)
     level = _levels(things, side)
-    is_target = ((order == TARGET) | (order == HALF)).float()
+    is_target = scenes.changing[:, None].expand(-1, 2, -1).gather(2, order).float()
     on_gpu = library.device.type == "cuda"
     if on_gpu:
         from spotchange.everyday.imaging.compositing_kernel import compose_in_one_pass, finish_in_one_pass

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from itertools import permutations
 
+from spotchange.everyday.kinds import Facts, single_changes
 from spotchange.everyday.language.colours import COLOURS
 from spotchange.everyday.language.nouns import everyday_nouns
-
-if TYPE_CHECKING:
-    from spotchange.everyday.facts import Facts  # it needs torch
 
 _KIND_SIGNS = {
     "add": r"\b(added|appeared|is new|there is now|there is a new|new|someone put|now to be seen)\b",
@@ -34,6 +32,8 @@ _WHOLE_SIGNS = {
     "gray": r"\b(lost its colors|black and white|colors are gone|turned gray|no colors)\b",
     "tint": r"\b(tint|shifted|another color)\b",
 }
+_CLAUSES = r"[;.]|,? and (?!is now\b)"
+_MEASURES = "pair|bunch|stack|portion|set|chest"
 _SPOKEN = {
     "piece of furniture": "furniture",
     "piece of clothing": "clothing",
@@ -57,8 +57,32 @@ class SentenceVerdict:
 
 
 def check(sentence: str, facts: Facts, *, size: tuple[int, int]) -> SentenceVerdict:
-    """Judge a sentence about a pair of images of `size` (width, height)."""
-    text = " ".join(sentence.lower().replace(".", " ").split())
+    """Judge a sentence about a pair of images of `size` (width, height).
+
+    Of a pair with several changes every clause must hold of another one of them; none need be told.
+    """
+    singles = single_changes(facts)
+    if len(singles) == 1:
+        return _check_clause(sentence, facts, size)
+    clauses = [each for each in re.split(_CLAUSES, sentence.lower()) if each.strip()] or [sentence]
+    verdicts = [[_check_clause(clause, each, size) for each in singles] for clause in clauses]
+    wrong: list[str] = []
+    for of_changes in verdicts:
+        nearest = min(of_changes, key=lambda verdict: len(verdict.wrong))
+        wrong += nearest.wrong
+    if not wrong and not any(
+        all(verdicts[clause][change].true for clause, change in enumerate(order))
+        for order in permutations(range(len(singles)), len(clauses))
+    ):
+        wrong.append("tells one change twice")
+    return SentenceVerdict(true=not wrong, wrong=tuple(wrong))
+
+
+def _check_clause(clause: str, facts: Facts, size: tuple[int, int]) -> SentenceVerdict:
+    """Judge what is said of one change."""
+    text = " ".join(clause.lower().replace(".", " ").split())
+    for spoken, noun in _SPOKEN.items():
+        text = text.replace(spoken, noun)
     kind, wrong = facts["kind"], []
     if facts["target"] is None:
         if not re.search(_WHOLE_SIGNS[kind], text):
@@ -80,14 +104,12 @@ def check(sentence: str, facts: Facts, *, size: tuple[int, int]) -> SentenceVerd
 
 def _mentions(text: str) -> list[str]:
     """Nouns of the tree in a text, the longest reading of each word, in their order."""
-    for spoken, noun in _SPOKEN.items():
-        text = text.replace(spoken, noun)
     names = sorted(everyday_nouns().names, key=len, reverse=True)
     pattern = "|".join(rf"\b{re.escape(name)}\b" for name in names)
     text = re.sub(rf"\bsomething (new )?({'|'.join(COLOURS)})\b", "something", text)
     # Words of place and of whole sentences that are also nouns.
     text = re.sub(r"\b(took the place|the color|the picture|two pieces)\b", " ", text)
-    text = re.sub(r"\bturned orange\b|\bnow orange\b|\bbecame orange\b", " ", text)
+    text = re.sub(r"\b(turned|now|became|become) orange\b", " ", text)
     return re.findall(pattern, text)
 
 
@@ -101,8 +123,8 @@ def _check_names(text: str, facts: Facts, wrong: list[str]) -> None:
 
 def _without_colour_of_fruit(text: str) -> str:
     """ "orange" before another word is a colour."""
-    verbs = "was|is|has|that|moved|came|became|turned|at|on|in|next|behind|lies|broke|looks|got|can|took|faces|into|by"
-    return re.sub(rf"\borange (?=[a-z])(?!({verbs})\b)", " ", text)
+    verbs = "was|is|has|that|moved|came|became|turned|at|on|in|next|behind|lies|broke|looks|got|took|faces|into|by"
+    return re.sub(rf"\borange (?=[a-z])(?!({verbs}|can be)\b)", " ", text)
 
 
 def _check_colours(text: str, facts: Facts, wrong: list[str]) -> None:
@@ -154,7 +176,7 @@ def _without_neighbours(text: str, facts: Facts, size: tuple[int, int], wrong: l
     side = 1 if facts["kind"] == "add" else 0
     own = facts["things"][facts["target"]]["boxes"][side]
     names = sorted(tree.names, key=len, reverse=True)
-    pattern = rf"\b(next to|in front of|behind) the ({'|'.join(map(re.escape, names))})\b"
+    pattern = rf"\b(next to|in front of|behind) the (?:(?:{_MEASURES}) of )?({'|'.join(map(re.escape, names))})\b"
     for relation, noun in re.findall(pattern, text):
         others = [
             thing["boxes"][side]

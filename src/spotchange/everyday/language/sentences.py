@@ -6,10 +6,10 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from spotchange.everyday.facts import Facts
-from spotchange.everyday.language.naming import Name, phrase
+from spotchange.everyday.kinds import Facts, single_changes
+from spotchange.everyday.language.naming import Name, fill, phrase
 from spotchange.everyday.language.nouns import ROOT, NounTree, everyday_nouns
-from spotchange.everyday.language.wording import FRAMES, PLACES
+from spotchange.everyday.language.wording import FRAMES, PLACES, stated
 
 REFERENCES = 6
 _FAMILIES_UNSAID = {"household item", "nature", "push vehicle", "case"}
@@ -93,18 +93,47 @@ _WHOLE_EXTRA = {
 
 
 def write(facts: Facts, *, size: tuple[int, int], seed: int, count: int = REFERENCES) -> list[str]:
-    """Different sentences about a pair whose change is visible."""
+    """Different sentences about a pair whose change is visible; of several changes every one is told."""
     chance = random.Random(seed)
-    if facts["target"] is None:
+    singles = single_changes(facts)
+    if singles[0]["target"] is None:
         texts = [*FRAMES[facts["kind"]], *_WHOLE_EXTRA[facts["kind"]]]
         chance.shuffle(texts)
         return texts[:count]
     found: dict[str, None] = {}
     for _ in range(12 * count):
-        found.setdefault(_sentence(facts, size, chance))
+        found.setdefault(_together([_sentence(each, size, chance) for each in singles], chance))
         if len(found) == count:
             break
     return list(found)
+
+
+def difference(facts: Facts, *, size: tuple[int, int]) -> str:
+    """A single change in the plainest words that tell all: the thing's own noun, its colour and place."""
+    kind = facts["kind"]
+    if facts["target"] is None:
+        return FRAMES[kind][0]
+    thing = facts["things"][facts["target"]]
+    boxes, colours = thing["boxes"], thing["colours"]
+    before, after = (None if box is None else PLACES[cell(box, size)] for box in boxes)
+    names = [_named(thing["nouns"][side], colours[side]) for side in range(2)]
+    frame = stated(
+        kind,
+        before=before,
+        after=after,
+        way=way(*boxes) if kind == "move" else None,
+        colour=colours[1],
+        size=_size(*boxes) if kind == "resize" else None,
+    )
+    return fill(frame, names[1 if kind == "add" else 0], names[1])
+
+
+def _together(clauses: list[str], chance: random.Random) -> str:
+    """Clauses about different things in one line, in any order."""
+    if len(clauses) == 1:
+        return clauses[0]
+    *first, last = chance.sample(clauses, len(clauses))
+    return "; ".join(first) + chance.choice(("; ", ", and ")) + last
 
 
 def _sentence(facts: Facts, size: tuple[int, int], chance: random.Random) -> str:
@@ -130,27 +159,31 @@ def _sentence(facts: Facts, size: tuple[int, int], chance: random.Random) -> str
         values["way"] = way(box, thing["boxes"][1])
         values["place2"] = PLACES[cell(thing["boxes"][1], size)]
     if kind == "resize":
-        values["size"] = "larger" if area(thing["boxes"][1]) > area(box) else "smaller"
+        values["size"] = _size(box, thing["boxes"][1])
     return chance.choice(_ABOUT[kind]).format(**values)
 
 
 def _name(noun: str | None, colour: str | None, tree: NounTree, chance: random.Random) -> Name:
     """The noun itself, or now and then what it is a kind of."""
-    colour = None if colour == "multicolored" else colour
     if noun is None:
-        return Name(noun=ROOT, certainty=1.0, colour=colour)
+        return _named(None, colour)
     lineage = [tree.names[each] for each in tree.lineage(tree.ids[noun])]
     sayable = [each for each in lineage if each not in _FAMILIES_UNSAID] or [noun]
     place = 0 if chance.random() < 0.75 else chance.randrange(len(sayable))
-    return Name(noun=sayable[place], certainty=1.0, colour=colour)
+    return _named(sayable[place], colour)
+
+
+def _named(noun: str | None, colour: str | None) -> Name:
+    return Name(noun=noun or ROOT, certainty=1.0, colour=None if colour == "multicolored" else colour)
 
 
 def _beside(facts: Facts, side: int, size: tuple[int, int]) -> str | None:
     """The nearest thing with a name that stays, and how the target stands to it."""
     target = facts["things"][facts["target"]]["boxes"][side]
+    changed = {each["target"] for each in single_changes(facts)}
     best: tuple[float, str] | None = None
     for place, thing in enumerate(facts["things"]):
-        if place == facts["target"] or None in (thing["boxes"][0], thing["boxes"][1], thing["nouns"][side]):
+        if place in changed or None in (thing["boxes"][0], thing["boxes"][1], thing["nouns"][side]):
             continue
         for test, words in RELATIONS.items():
             if words(target, thing["boxes"][side], size):
@@ -177,6 +210,10 @@ def way(before: Box, after: Box) -> str:
     if abs(across) >= abs(down):
         return "to the right" if across > 0 else "to the left"
     return "down" if down > 0 else "up"
+
+
+def _size(before: Box, after: Box) -> str:
+    return "larger" if area(after) > area(before) else "smaller"
 
 
 def area(box: Box) -> int:
