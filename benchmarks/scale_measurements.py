@@ -1,10 +1,11 @@
 """The figures that `scale_simulation.py` replays, measured on this machine.
 
-python benchmarks/scale_measurements.py --out measured.json [--batches 20] [--rows 100000] [--pairs 256]
+python benchmarks/scale_measurements.py --out measured.json [--batches 20] [--rows 100000] [--pairs 256] [--packed 4096]
 
 CPU seconds throughout, so that what else the machine does matters little: of batches of 16 pairs of the shipped model
 at one thread; of the one process that takes results from workers and writes them; of a reader of images from an
-S3-compatible server on loopback (moto, in a process of its own), with the requests that it makes and their bytes.
+S3-compatible server on loopback (moto, in a process of its own), with the requests that it makes and their bytes; the
+same from tar shards of 1,000 pairs.
 """
 
 from __future__ import annotations
@@ -13,11 +14,14 @@ import argparse
 import json
 import os
 import pickle
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -26,12 +30,15 @@ from urllib.request import urlopen
 from spotchange.answering import load
 from spotchange.answering.build import LoadOptions
 from spotchange.answering.bulk.on_cluster import CaptionWork, write_from_cluster
-from spotchange.answering.bulk.one_machine import NamedPair, Tally, caption_pairs
+from spotchange.answering.bulk.one_machine import NamedPair, Tally, caption_pairs, pairs_from_shards
 from spotchange.answering.interface import CaptionOptions
 from spotchange.answering.pair import ImagePair
 from spotchange.cluster import ShardedLines
+from spotchange.data import Row, write_rows
+from spotchange.data.shards import write_shards
 from spotchange.files import write_bytes
 from spotchange.storage import as_place
+from spotchange.storage.reading import forget_near
 
 BATCH, PIECE = 16, 1024  # cluster/work.py
 EXAMPLES = Path(str(resources.files("spotchange"))) / "assets" / "examples"
@@ -93,8 +100,9 @@ def writer_rate(rows: int) -> float:
         return pieces * PIECE / (time.process_time() - began)
 
 
-def store_figures(count: int) -> dict[str, float]:
-    """Bytes and requests a pair, and pairs a CPU second of the one who reads them, of `caption --model pixels`."""
+@contextmanager
+def store() -> Iterator[str]:
+    """Where a store with a bucket listens."""
     server = subprocess.Popen([sys.executable, "-c", SERVER], stdout=subprocess.PIPE, text=True)
     assert server.stdout is not None
     address = f"http://127.0.0.1:{server.stdout.readline().strip()}"
@@ -103,20 +111,45 @@ def store_figures(count: int) -> dict[str, float]:
     try:
         import s3fs
 
+        s3fs.S3FileSystem.clear_instance_cache()
         s3fs.S3FileSystem(anon=False).mkdir("pictures")
+        yield address
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def store_figures(count: int) -> dict[str, float]:
+    """Bytes and requests a pair, and pairs a CPU second of the one who reads them, of `caption --model pixels`."""
+    with store() as address:
         for path in EXAMPLES.glob("*.jpg"):
             write_bytes(as_place(f"s3://pictures/{path.name}"), path.read_bytes())
         pairs = example_pairs(as_place("s3://pictures"), count)
         _read(pairs[:1])  # imports, and the first connection
         read, answered = _cost(address, _read, pairs), _cost(address, _answer, pairs)
-    finally:
-        server.terminate()
-        server.wait()
     files = [path for pair in example_pairs(EXAMPLES, count) for path in (pair.before, pair.after)]
     return {
         "bytes_a_pair": sum(path.stat().st_size for path in files) / count,
         "requests_a_pair": answered["requests"] / count,
         "requests_a_core_second": read["requests"] / read["cpu"],
+    }
+
+
+def packed_figures(count: int) -> dict[str, float]:
+    """Requests a pair, and pairs a CPU second of the one who reads them, where the images lie in tar shards."""
+    with store() as address, tempfile.TemporaryDirectory() as name:
+        split = Path(name) / "val"
+        shutil.copytree(EXAMPLES, split)
+        named = example_pairs(Path(), count)
+        rows = [Row(id=each.id, before_file_name=str(each.before), after_file_name=str(each.after)) for each in named]
+        write_rows(split / "metadata.jsonl", [replace(row, captions=("a change",)) for row in rows])
+        write_shards(name, "s3://pictures/shards")
+        found: list[NamedPair] = []
+        find = _cost(address, lambda _: found.extend(pairs_from_shards(as_place("s3://pictures/shards"))), [])
+        read = _cost(address, _read_in_pieces, found)
+    return {
+        "requests_a_packed_pair": (find["requests"] + read["requests"]) / count,
+        "packed_pairs_a_core_second": count / read["cpu"],
     }
 
 
@@ -140,6 +173,14 @@ def _read(pairs: list[NamedPair]) -> None:
         assert both.after.encoded
 
 
+def _read_in_pieces(pairs: list[NamedPair]) -> None:
+    """As workers do of whom none has the piece after its own: each begins with nothing at hand."""
+    for first in range(0, len(pairs), PIECE):
+        _read(pairs[first : first + PIECE])
+        for shard in {str(pair.before.resolve()) for pair in pairs}:
+            forget_near(shard)
+
+
 def _answer(pairs: list[NamedPair]) -> None:
     """The whole of `caption --model pixels`, with results that go to a disk."""
     work = CaptionWork(
@@ -155,12 +196,15 @@ def main() -> None:
     parser.add_argument("--batches", type=int, default=20, help="0: not now")
     parser.add_argument("--rows", type=int, default=100_000, help="0: not now")
     parser.add_argument("--pairs", type=int, default=256, help="from the store; 0: not now")
+    parser.add_argument("--packed", type=int, default=4096, help="pairs, from tar shards; 0: not now")
     given = parser.parse_args()
     figures: dict[str, Any] = json.loads(given.out.read_text()) if given.out.exists() else {}
     if given.rows:
         figures["writer_rows_a_second"] = writer_rate(given.rows)
     if given.pairs:
         figures |= store_figures(given.pairs)
+    if given.packed:
+        figures |= packed_figures(given.packed)
     if given.batches:
         figures["batch_seconds"] = batch_seconds(given.batches)
     given.out.write_text(json.dumps(figures, indent=1) + "\n")

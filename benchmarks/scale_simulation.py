@@ -18,8 +18,6 @@ from pathlib import Path
 
 import numpy as np
 
-from spotchange.storage.reading import AHEAD
-
 PAIRS_A_PIECE, BATCH = 1024, 16  # cluster/work.py
 MOST_PIECES = 200_000  # simulated; the rest of a longer run is like them
 GPU_PAIRS_A_SECOND = 13_700.0  # measured: docs/experiments/rendering.md, decoding on one H200 in large batches
@@ -76,7 +74,6 @@ def main() -> None:
         # A GPU computes faster than the cores beside it read and decode: images set the pace.
         pace = min(GPU_PAIRS_A_SECOND, CORES_BESIDE_A_GPU / (reading + 1 / DECODED_A_CORE_SECOND))
         times = times / times.mean() * BATCH / pace
-    of_a_tar = 1 + -(-PAIRS_A_PIECE * measured["bytes_a_pair"] // AHEAD)  # its length, and its parts
     rate, price = BATCH / times.mean(), given.gpu_hour if given.worker == "gpu" else given.core_hour
     print(f"one {given.worker} worker: {rate:.2f} pairs/s, batches {times.min():.3f} to {times.max():.3f} s")
     print(f"of {len(times)} batches; {', '.join(f'{k} {v:,.1f}' for k, v in measured.items() if k != 'batch_seconds')}")
@@ -99,7 +96,7 @@ def main() -> None:
             flow = pairs / (3600 * hours)
             asked = a_pair * flow
             cost = hours * workers * price + a_pair * pairs / 10**6 * given.get_per_million
-            of_tars = of_a_tar * flow / PAIRS_A_PIECE
+            of_tars = measured["requests_a_packed_pair"] * flow
             requests = f"{asked:,.0f} ({of_tars:,.0f})" + " !" * int(asked > STORE_REQUESTS_A_SECOND)
             long = f"{hours:,.{1 if hours >= 1 else 2}f}"
             print(

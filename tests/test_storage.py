@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.server
 import json
 import re
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -184,6 +185,41 @@ def test_data_sets_and_tar_shards_come_from_a_bucket_and_go_there(
     checked = run("data", "check", "s3://pictures/set", "--json")
     assert checked.exit_code == 0
     assert json.loads(checked.stdout)["splits"]["val"]["rows"] == 6
+
+
+def test_captions_of_tar_shards_take_a_request_for_every_part_of_a_shard(
+    bucket: Stumbling, pairs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spotchange.storage.reading.AHEAD", 8192)
+    write_shards(pairs, "s3://pictures/tars", pairs_per_shard=4)
+    bucket.fail += ["val-000000.tar", "val-000001.index.json"]
+    bucket.asked.clear()
+
+    def told(place: object) -> list[dict[str, Any]]:
+        done = run("caption", "--pairs", place, "--model", "pixels", "--json", "--batch-size", 2)
+        assert done.exit_code == 0, done.exception
+        return lines_of(done.stdout)
+
+    plain = told(pairs / "val" / "metadata.jsonl")
+    assert told("s3://pictures/tars") == plain
+    assert bucket.failures == 2
+    asked = [name for method, name in bucket.asked if method == "GET"]
+    sizes = as_place("s3://pictures/tars").sizes()
+    for number, shard in enumerate(("val-000000", "val-000001")):
+        used = json.loads(as_place(f"s3://pictures/tars/{shard}.index.json").read_bytes())["pairs"][-1]["after"][1]
+        assert sizes[f"{shard}.tar"] > 8192
+        parts = asked.count(f"{shard}.tar") - 1 - (number == 0)  # without its end, and the one that failed
+        assert used // 8192 + 1 <= parts <= used // 8192 + 2
+        assert asked.count(f"{shard}.index.json") == 1 + (number == 1)
+
+    as_place("s3://pictures/tars").remove_all()
+    other = pairs.parent / "other"
+    shutil.copytree(pairs, other)
+    for number in range(6):
+        draw(20 + number).save(other / "val" / "images" / f"{number}_after.png")
+    write_shards(other, "s3://pictures/tars", pairs_per_shard=4)
+    as_place("s3://pictures/tars/val-000000.index.json").unlink()
+    assert told("s3://pictures/tars") == told(other / "val" / "metadata.jsonl") != plain  # what was kept is forgotten
 
 
 def test_folders_are_fetched_once_and_again_when_they_change(

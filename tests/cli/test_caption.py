@@ -14,6 +14,7 @@ from PIL import Image
 from typer.testing import CliRunner, Result
 
 from spotchange.cli.main import app
+from spotchange.data.shards import unpack_shards, write_shards
 from spotchange.drawing import GAP, MARK
 from spotchange.errors import InputError
 
@@ -92,6 +93,72 @@ def test_folders_and_manifests_give_a_line_a_pair(tmp_path: Path) -> None:
     lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert [line["id"] for line in lines] == ["gone", "colour"]
     assert not (tmp_path / "out.jsonl.partial").exists()
+
+
+def write_set(folder: Path, pairs: int) -> Path:
+    (folder / "val").mkdir(parents=True)
+    rows = []
+    for number in range(pairs):
+        for side in ("before", "after"):
+            image = Image.new("RGB", (48, 32), "gray")
+            image.paste("red", (4 + number * (side == "after"), 6, 18 + number, 20))
+            image.save(folder / "val" / f"{number}_{side}.png")
+        names = {f"{side}_file_name": f"{number}_{side}.png" for side in ("before", "after")}
+        rows.append({"id": f"p{number}", "captions": ["it moved"], **names})
+    (folder / "val" / "metadata.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder
+
+
+def untimed(path: Path) -> list[dict[str, object]]:
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    return [{name: value for name, value in line.items() if name != "seconds"} for line in lines]
+
+
+def test_tar_shards_give_the_lines_of_the_set_they_hold(tmp_path: Path) -> None:
+    write_shards(write_set(tmp_path / "set", 7), tmp_path / "shards", pairs_per_shard=3)
+    unpack_shards(tmp_path / "shards", tmp_path / "again")
+    packed, plain, rest = tmp_path / "packed.jsonl", tmp_path / "plain.jsonl", ("--model", "pixels", "--out")
+    assert run("--pairs", tmp_path / "again" / "val" / "metadata.jsonl", *rest, plain).exit_code == 0
+    assert run("--pairs", tmp_path / "shards", *rest, packed).exit_code == 0
+    assert untimed(packed) == untimed(plain)  # fingerprints included: the images are the same bytes
+
+    shard = tmp_path / "shards" / "val-000001.tar"
+    whole = shard.read_bytes()
+    first = json.loads(shard.with_suffix(".index.json").read_text())["pairs"][1]["after"][1]
+    shard.write_bytes(whole[: first + 40] + b"?" + whole[first + 41 :])
+    damaged = run("--pairs", tmp_path / "shards" / "val-*.tar", *rest, packed)
+    assert isinstance(damaged.exception, InputError)
+    errors = {line["id"]: line["error"] for line in untimed(packed) if "error" in line}
+    assert list(errors) == ["p4"]
+    assert "val-000001.tar/00000004.after.png" in str(errors["p4"])
+    shard.write_bytes(whole)
+    assert run("--pairs", tmp_path / "shards", *rest, packed).exit_code == 0
+    assert untimed(packed) == untimed(plain)
+
+
+def test_shards_that_cannot_be_captioned_are_one_line(tmp_path: Path) -> None:
+    write_shards(write_set(tmp_path / "set", 2), tmp_path / "shards")
+    shard = tmp_path / "shards" / "val-000000.tar"
+    (tmp_path / "twice").mkdir()
+    for number in (0, 1):
+        (tmp_path / "twice" / f"val-00000{number}.tar").write_bytes(shard.read_bytes())
+    (tmp_path / "cut.tar").write_bytes(shard.read_bytes()[:3000])
+    os.mkfifo(tmp_path / "pipe.tar")
+    for place, reason in {
+        "absent.tar": "absent.tar",
+        "absent-*.tar": "no shard matches",
+        "set": "holds no shards",
+        "cut.tar": "cut.tar is not a sound tar file",
+        "pipe.tar": "is not a file",
+        "twice": "two pairs have the same id, 'p0'",
+    }.items():
+        done = run("--pairs", tmp_path / place, "--model", "pixels", "--out", tmp_path / "out.jsonl")
+        assert isinstance(done.exception, InputError), place
+        assert reason in done.exception.message
+        assert not (tmp_path / "out.jsonl").exists()
+    done = run("--pairs", tmp_path / "shards", "--model", "pixels", "--out", shard)
+    assert isinstance(done.exception, InputError)
+    assert "is one of the inputs" in done.exception.message
 
 
 def test_one_bad_pair_does_not_stop_the_rest_and_a_second_run_repairs_it(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from typer.testing import CliRunner
 from spotchange.cli.main import app
 from spotchange.cluster import ClusterOptions
 from spotchange.data import Row, read_rows
+from spotchange.data.shards import write_shards
 from spotchange.errors import InputError
 from spotchange.evaluation.on_cluster import AnswerWork, outputs_from_cluster
 
@@ -151,6 +152,34 @@ def test_compare_mixes_nothing_of_other_inputs_or_settings(folders: Path, tmp_pa
     other = run(*command, "--pixel-threshold", "0.5")
     assert "beginning anew" in other.stderr
     assert kept_of(far / "o.jsonl") == set()
+
+
+def test_captions_of_tar_shards_go_on_after_a_kill(tmp_path: Path) -> None:
+    """Two workers, shards with and without an index: the lines of the same pairs in single files."""
+    rows = []
+    for number in range(40):
+        names = {f"{side}_file_name": f"{number}_{side}.png" for side in ("before", "after")}
+        rows.append({"id": f"p{number}", "captions": ["it moved"], **names})
+        for side in ("before", "after"):
+            (tmp_path / "set" / "val").mkdir(parents=True, exist_ok=True)
+            draw(tmp_path / "set" / "val" / f"{number}_{side}.png", 4 + number % 5 * (side == "after"), "red")
+    manifest = tmp_path / "set" / "val" / "metadata.jsonl"
+    manifest.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_shards(tmp_path / "set", tmp_path / "shards", pairs_per_shard=9)
+    (tmp_path / "shards" / "val-000002.index.json").unlink()
+    plain, far = tmp_path / "plain.jsonl", tmp_path / "far.jsonl"
+    rest = ("--model", "pixels", "--batch-size", "2", "--out")
+    run("caption", "--pairs", manifest, *rest, plain)
+    again = ("caption", "--pairs", tmp_path / "shards", *rest, far, "--engine", "ray", "--workers", "2")
+    run_until_killed(*again)
+    done = run(*again)
+    assert done.exit_code == 0, done.exception
+    assert re.search("going on, (8|16) of 40 rows are there", done.stderr)
+    assert untimed(far) == untimed(plain)
+
+
+def untimed(path: Path) -> list[str]:
+    return re.sub(r'"seconds": [\d.e-]+', "", path.read_text()).splitlines()
 
 
 @pytest.fixture(scope="module")

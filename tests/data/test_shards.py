@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from spotchange.answering.bulk.fingerprint import pair_fingerprint
 from spotchange.cli.data import app
 from spotchange.data import read_rows
 from spotchange.data.check import check_dataset
+from spotchange.data.shard_members import members_of
 from spotchange.data.shards import list_shards, read_shards, unpack_shards, write_shards
 from spotchange.errors import DataError, ImageError
 
@@ -86,6 +88,89 @@ def test_shards_of_others_are_read(tmp_path: Path) -> None:
     path = foreign_shard(tmp_path / "val-000000.tar", members)
     (pair,) = read_shards([path])
     assert (pair.row.id, pair.row.captions, pair.before, pair.after) == ("x1", ("c",), b"1", b"2")
+
+
+def test_the_same_name_in_two_folders_of_a_shard_is_two_pairs(tmp_path: Path) -> None:
+    one = {".json": b'{"id": "%d", "captions": ["c"]}', ".before.png": b"1%d", ".after.png": b"2%d"}
+    members = {f"{place}/x{end}": text % place for place in (1, 2) for end, text in one.items()}
+    pairs = list(read_shards([foreign_shard(tmp_path / "val-000000.tar", members)]))
+    assert [(pair.row.id, pair.before, pair.after) for pair in pairs] == [("1", b"11", b"21"), ("2", b"12", b"22")]
+
+
+def places_of(shards: Path) -> list[tuple[str, bytes, bytes]]:
+    return [(name, before.read_bytes(), after.read_bytes()) for name, before, after in members_of(shards)]
+
+
+def test_members_of_shards_are_read_where_they_lie(make_set, tmp_path: Path) -> None:
+    write_shards(make_set(scenes=3), tmp_path / "s", pairs_per_shard=4)
+    train = sorted((tmp_path / "s").glob("train-*.tar"))
+    wanted = [(pair.row.id, pair.before, pair.after) for pair in read_shards(train)]
+    assert places_of(tmp_path / "s" / "train-*.tar") == wanted
+    assert places_of(train[1]) == wanted[4:]
+    assert [name for name, *_ in places_of(tmp_path / "s")][6:12] == [name for name, *_ in wanted]  # test, train, val
+    told: list[str] = []
+    (tmp_path / "s" / "train-000001.index.json").unlink()
+    assert places_of(tmp_path / "s" / "train-*.tar") == wanted
+    list(members_of(tmp_path / "s" / "train-*.tar", told=told.append))
+    assert told == [f"{tmp_path / 's' / 'train-*.tar'}: 1 of 2 shards have no index and are read through first"]
+    bare = {"x1.json": b"{}", "x1.before.png": b"1", "x1.after.png": b"2"}  # captions are not needed to be captioned
+    assert places_of(foreign_shard(tmp_path / "foreign.tar", bare)) == [("x1", b"1", b"2")]
+
+
+def test_an_index_that_does_not_fit_gives_no_wrong_image(make_set, tmp_path: Path) -> None:
+    write_shards(make_set(scenes=4), tmp_path / "s", pairs_per_shard=4)
+    first, second = sorted((tmp_path / "s").glob("train-*.tar"))
+    index = tmp_path / "s" / "train-000000.index.json"
+    second.write_bytes(second.read_bytes().ljust(first.stat().st_size, b"\0"))  # of one length, as padding makes them
+    first.write_bytes(first.read_bytes().ljust(second.stat().st_size, b"\0"))
+    values = json.loads(index.read_text())
+    index.write_text(json.dumps(values | {"bytes": first.stat().st_size}))
+    good = places_of(first)
+    first.write_bytes(second.read_bytes())
+    for name, before, _ in members_of(first):
+        with pytest.raises(OSError, match=f"{before}: the shard is damaged"):
+            before.read_bytes()
+        assert name in [each for each, *_ in good]
+    assert pair_fingerprint("asked", *next(iter(members_of(first)))[1:]) is None
+
+
+def test_a_shard_that_was_added_to_or_cut_does_not_fit_its_index(make_set, tmp_path: Path) -> None:
+    write_shards(make_set(scenes=1, splits=("train",)), tmp_path / "s")
+    shard = tmp_path / "s" / "train-000000.tar"
+    whole = shard.read_bytes()
+    with tarfile.open(shard, "a") as added:
+        added.addfile(tarfile.TarInfo("more.json"))
+    assert len(whole) == shard.stat().st_size  # in the padding
+    for content in (shard.read_bytes(), whole[:-512], whole + bytes(512), whole[:100], b""):
+        shard.write_bytes(content)
+        with pytest.raises(DataError, match="does not fit"):
+            list(members_of(shard))
+    shard.unlink()
+    with pytest.raises(DataError, match="cannot read"):
+        list(members_of(shard))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: text[: len(text) // 2],
+        lambda text: "[1]",
+        lambda text: "[" * 100_000,
+        lambda text: text.replace('"format": 1', '"format": 2'),
+        lambda text: text.replace('"bytes": ', '"bytes": 1'),
+        lambda text: text.replace('.jpg", ', '.jpg", -'),
+        lambda text: text.replace('.jpg", ', '.jpg", 9999999'),
+        lambda text: text.replace('"id": "', '"id": 3, "x": "'),
+    ],
+)
+def test_a_damaged_index_is_one_line(make_set, tmp_path: Path, change) -> None:
+    write_shards(make_set(scenes=1, splits=("train",)), tmp_path / "s")
+    index = tmp_path / "s" / "train-000000.index.json"
+    index.write_text(change(index.read_text()))
+    with pytest.raises(DataError, match=r"train-000000\.index\.json") as caught:
+        list(members_of(tmp_path / "s"))
+    assert caught.value.hint is not None
+    assert "delete it" in caught.value.hint
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from PIL import Image
 from spotchange.errors import ImageError
 from spotchange.image_sources import ImageSource, PlainSource, plain_source
 from spotchange.images import MAX_PIXELS, Pixels, read_image, same_pixels
-from spotchange.storage import StorePath, as_place, is_address
+from spotchange.storage import Fetchable, as_place, is_address
 
 
 class LazyImage:
@@ -30,7 +30,7 @@ class LazyImage:
         source = plain_source(self._given)
         if is_address(source):
             with suppress(OSError):  # reading the image says what is wrong
-                return cast("StorePath", as_place(cast("str", source))).fetched()
+                return cast("Fetchable", as_place(cast("str", source))).fetched()
         return source
 
     @cached_property

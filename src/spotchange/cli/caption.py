@@ -32,7 +32,10 @@ if TYPE_CHECKING:
     from spotchange.cluster import ClusterOptions
 
 BATCH_SIZE = 16
-MANIFEST = "Caption every line of this file: JSON with id, before_file_name and after_file_name (or before, after)."
+MANIFEST = (
+    "Caption every line of this file: JSON with id, before_file_name and after_file_name (or before, after). "
+    "Or tar shards: one, a folder of them, or 'DIR/train-*.tar'."
+)
 
 
 def caption(
@@ -130,8 +133,15 @@ def _asks_many(
 
 
 def _named_pairs(before: Path | None, after: Path | None, pairs: Path | None) -> list[NamedPair]:
-    from spotchange.answering.bulk.one_machine import pairs_from_folders, pairs_from_manifest, unpaired
+    from spotchange.answering.bulk.one_machine import (
+        pairs_from_folders,
+        pairs_from_manifest,
+        pairs_from_shards,
+        unpaired,
+    )
 
+    if pairs is not None and _is_shards(pairs):
+        return pairs_from_shards(pairs, told=tell)
     if pairs is not None:
         return pairs_from_manifest(pairs)
     assert before is not None
@@ -142,6 +152,11 @@ def _named_pairs(before: Path | None, after: Path | None, pairs: Path | None) ->
         listed = ", ".join(str(path) for path in alone[:5]) + (", ..." if len(alone) > 5 else "")
         notes().print(f"warning: {len(alone)} images have no partner: {listed}", markup=False, soft_wrap=True)
     return named
+
+
+def _is_shards(pairs: Path) -> bool:
+    # A file first: of a web server's page of links nothing else tells that it is no folder.
+    return pairs.suffix.lower() == ".tar" or (not pairs.is_file() and pairs.is_dir())
 
 
 def _check_outputs(

@@ -1,6 +1,7 @@
 """Data sets as tar files in the WebDataset convention: KEY.before.jpg, KEY.after.jpg, KEY.json, one after another.
 
 A few large files travel and stream better than many small ones. Images go in and out as they are, byte for byte.
+Beside each tar file lies its index (`shard_index.py`), so that images can be read from the middle of it.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ from typing import Any
 
 from spotchange.data.folders import new_data_set
 from spotchange.data.metadata import METADATA, Row, list_splits, parse_row, read_rows, write_rows
+from spotchange.data.shard_index import IndexedPair, ShardIndex, Span, write_index
 from spotchange.errors import DataError
 from spotchange.files import atomic_path, load_json
 from spotchange.images import SUFFIXES, image_size
-from spotchange.storage import as_place
+from spotchange.storage import as_place, file_size
 
 PAIRS_PER_SHARD = 1000
 _SIDES = ("before", "after", "mask")
@@ -35,6 +37,10 @@ class PackedPair:
     before: bytes
     after: bytes
     mask: bytes | None = None
+    places: dict[str, int]
+    """Where in the shard the bytes of each image begin."""
+    end: int
+    """Where its last member ends."""
 
 
 def write_shards(
@@ -45,7 +51,7 @@ def write_shards(
     skip_bad: bool = False,
     advance: Callable[[int], None] | None = None,
 ) -> dict[str, int]:
-    """Pack every split as `out/SPLIT-NNNNNN.tar`; returns the pairs of each split."""
+    """Pack every split as `out/SPLIT-NNNNNN.tar`, each with its index; returns the pairs of each split."""
     splits = list_splits(data_dir)
     if not splits:
         raise DataError(f"{data_dir} holds no data set", hint="a data set is DIR/{train,val,test}/metadata.jsonl")
@@ -65,20 +71,34 @@ def write_shards(
     return counts
 
 
-def read_shards(paths: Iterable[str | os.PathLike[str]]) -> Iterator[PackedPair]:
+def read_shards(paths: Iterable[str | os.PathLike[str]], *, captions_needed: bool = True) -> Iterator[PackedPair]:
     """Stream the pairs of shards, in order; also of shards that others wrote, as long as the names are the same."""
     for path in paths:
         path = as_place(path)
-        key, parts = "", dict[str, bytes]()
-        for name, content in _members(path):
-            stem, _, extension = name.rpartition("/")[2].partition(".")
-            if stem != key and parts:
-                yield _unpack(path, key, parts)
+        key, parts = "", dict[str, _Member]()
+        for member in _members(path):
+            folder, _, name = member.name.rpartition("/")
+            stem, _, extension = name.partition(".")
+            if f"{folder}/{stem}" != key and parts:
+                yield _unpack(path, key, parts, captions_needed)
                 parts = {}
-            key = stem
-            parts[extension] = content
+            key = f"{folder}/{stem}"
+            if extension in parts:
+                raise DataError(f"{path} holds {member.name} twice")
+            parts[extension] = member
         if parts:
-            yield _unpack(path, key, parts)
+            yield _unpack(path, key, parts, captions_needed)
+
+
+def index_of(shard: Path) -> ShardIndex:
+    """What lies where in a shard, found by reading all of it: damage shows here."""
+    pairs, end = [], 0
+    for pair in read_shards([shard], captions_needed=False):
+        before = Span.of(pair.row.before_file_name, pair.places["before"], pair.before)
+        after = Span.of(pair.row.after_file_name, pair.places["after"], pair.after)
+        pairs.append(IndexedPair(pair.row.id, before, after))
+        end = pair.end
+    return ShardIndex(size=file_size(shard), end=end, pairs=tuple(pairs))
 
 
 def list_shards(folder: str | os.PathLike[str]) -> dict[str, list[Path]]:
@@ -132,7 +152,14 @@ def _suffix(name: str) -> str:
 
 
 def _write_shard(path: Path, rows: list[Row], *, first: int) -> None:
-    with atomic_path(path) as temporary, tarfile.open(temporary, "w", format=tarfile.USTAR_FORMAT) as shard:
+    with atomic_path(path) as temporary:
+        _pack(temporary, rows, first=first)
+        index = index_of(temporary)
+    write_index(path, index)
+
+
+def _pack(path: Path, rows: list[Row], *, first: int) -> None:
+    with tarfile.open(path, "w", format=tarfile.USTAR_FORMAT) as shard:
         for number, row in enumerate(rows, start=first):
             key = f"{number:08d}"  # a row's own id may hold dots and slashes, which mean something in the convention
             names: dict[str, Any] = {}
@@ -152,7 +179,14 @@ def _add(shard: tarfile.TarFile, name: str, content: bytes) -> None:
     shard.addfile(member, io.BytesIO(content))
 
 
-def _members(path: Path) -> Iterator[tuple[str, bytes]]:
+@dataclass(frozen=True, slots=True)
+class _Member:
+    name: str
+    first: int
+    content: bytes
+
+
+def _members(path: Path) -> Iterator[_Member]:
     try:
         _check_end(path)
         with path.open("rb") as stream, tarfile.open(fileobj=stream, mode="r|") as shard:
@@ -162,8 +196,10 @@ def _members(path: Path) -> Iterator[tuple[str, bytes]]:
                     content = packed.read()
                     if len(content) != member.size:
                         raise DataError(f"{path} is truncated at {member.name}")
-                    yield member.name, content
-    except (tarfile.TarError, OSError, EOFError, ValueError) as error:
+                    yield _Member(member.name, member.offset_data, content)
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror or error}") from error
+    except (tarfile.TarError, EOFError, ValueError) as error:
         reason = " ".join(str(error).split())
         raise DataError(f"{path} is not a sound tar file ({reason})") from error
 
@@ -177,8 +213,9 @@ def _check_end(path: Path) -> None:
             raise DataError(f"{path} is not a sound tar file (it has no end mark, so it was cut)")
 
 
-def _unpack(path: Path, key: str, parts: dict[str, bytes]) -> PackedPair:
-    images = {}
+def _unpack(path: Path, key: str, parts: dict[str, _Member], captions_needed: bool) -> PackedPair:
+    key = key.rpartition("/")[2]
+    images: dict[str, tuple[str, _Member]] = {}
     for side in _SIDES:
         names = [name for name in parts if name.partition(".")[0] == side]
         if names:
@@ -187,7 +224,7 @@ def _unpack(path: Path, key: str, parts: dict[str, bytes]) -> PackedPair:
     if missing:
         raise DataError(f"{path}: '{key}' has no {' and no '.join(missing)}")
     try:
-        values = load_json(parts["json"])
+        values = load_json(parts["json"].content)
         if not isinstance(values, dict):
             raise ValueError("not an object")
         values.setdefault("id", key)
@@ -195,8 +232,14 @@ def _unpack(path: Path, key: str, parts: dict[str, bytes]) -> PackedPair:
             values.pop(f"{side}_file_name", None)
             if side in images:
                 values[f"{side}_file_name"] = images[side][0]
-        row = parse_row(json.dumps(values), path.parent)
+        row = parse_row(json.dumps(values), path.parent, captions_needed=captions_needed)
     except (ValueError, DataError) as error:
         raise DataError(f"{path}: '{key}.json' is no row ({error})") from error
-    mask = images["mask"][1] if "mask" in images else None
-    return PackedPair(row=row, before=images["before"][1], after=images["after"][1], mask=mask)
+    return PackedPair(
+        row=row,
+        before=images["before"][1].content,
+        after=images["after"][1].content,
+        mask=images["mask"][1].content if "mask" in images else None,
+        places={side: member.first for side, (_, member) in images.items()},
+        end=max(member.first + len(member.content) for member in parts.values()),
+    )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fnmatch
-import hashlib
 import io
 import os
 import posixpath
@@ -14,20 +13,21 @@ from pathlib import Path
 from typing import Any, cast
 
 from spotchange.errors import InputError
-from spotchange.storage.reading import files_below, open_stream, read_whole
+from spotchange.storage.fetchable import Fetchable
+from spotchange.storage.reading import files_below, open_stream, read_part, read_whole, size_of
 from spotchange.storage.stores import SCHEMES, tried
 
 _ADDRESS = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
 
 
 def is_address(text: object) -> bool:
-    """Whether something names a file in a store rather than on a disk."""
-    return isinstance(text, StorePath) or (isinstance(text, str) and _ADDRESS.match(text) is not None)
+    """Whether something names what is no file on a disk: it lies in a store, or inside a tar shard."""
+    return isinstance(text, Fetchable) or (isinstance(text, str) and _ADDRESS.match(text) is not None)
 
 
 def as_place(place: str | os.PathLike[str]) -> Path:
-    """A path, or a `StorePath`, which serves as one."""
-    if isinstance(place, StorePath):
+    """A path, or what serves as one: a `StorePath`, a member of a shard."""
+    if isinstance(place, Fetchable):
         return cast("Path", place)
     text = os.fspath(place)
     return cast("Path", StorePath(text)) if is_address(text) else Path(text)
@@ -38,7 +38,21 @@ def beside(folder: Path, name: str) -> Path:
     return as_place(name) if is_address(name) else folder / name
 
 
-class StorePath(os.PathLike[str]):
+def file_size(place: Path) -> int:
+    """Bytes of a file."""
+    return size_of(str(place)) if isinstance(place, StorePath) else place.stat().st_size
+
+
+def read_between(place: Path, start: int, end: int) -> bytes:
+    """Some bytes of a file; fewer where it ends before."""
+    if isinstance(place, StorePath):
+        return read_part(str(place), start, end)
+    with place.open("rb") as stream:
+        stream.seek(start)
+        return stream.read(end - start)
+
+
+class StorePath(Fetchable):
     """One address in a store."""
 
     def __init__(self, address: str) -> None:
@@ -49,25 +63,12 @@ class StorePath(os.PathLike[str]):
         self._head, self._tail = f"{scheme}://", address[len(scheme) + 3 :].rstrip("/")
         if not self._tail:
             raise InputError(f"{address} names nothing")
-        self._digest: bytes | None = None
-        self._content: bytes | None = None
 
     def __fspath__(self) -> str:
         return self._head + self._tail
 
-    __str__ = __fspath__
-
-    def __repr__(self) -> str:
-        return f"StorePath({str(self)!r})"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, StorePath) and str(self) == str(other)
-
     def __lt__(self, other: StorePath) -> bool:
         return str(self) < str(other)
-
-    def __hash__(self) -> int:
-        return hash(str(self))
 
     def __truediv__(self, name: str | os.PathLike[str]) -> StorePath:
         text = os.fspath(name)
@@ -130,26 +131,8 @@ class StorePath(os.PathLike[str]):
         """Bytes of every file below, by its name relative to this."""
         return {name: int(facts.get("size") or 0) for name, facts in files_below(str(self)).items()}
 
-    def fetched(self) -> StorePath:
-        """The same file with its content held: it is read once, however often it is looked at."""
-        held = StorePath(str(self))
-        held._content, held._digest = self.read_bytes(), self._digest
-        return held
-
-    def read_bytes(self) -> bytes:
-        """The whole file; its checksum is remembered."""
-        if self._content is not None:
-            return self._content
-        content = read_whole(str(self))
-        self._digest = hashlib.sha256(content).digest()
-        return content
-
-    def digest(self) -> bytes:
-        """SHA-256 of what was read, or is now."""
-        if self._digest is None:
-            self.read_bytes()
-        assert self._digest is not None
-        return self._digest
+    def _read(self) -> bytes:
+        return read_whole(str(self))
 
     def open(self, mode: str = "rb") -> io.BufferedReader:
         """A stream that reads ahead; writing is for `files.atomic_path`."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import os
+import threading
+from collections import OrderedDict
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -37,6 +39,23 @@ def open_stream(address: str) -> io.BufferedReader:
     return io.BufferedReader(_ReadAhead(address), 2**20)
 
 
+def read_near(address: str, start: int, end: int, *, size: int) -> bytes:
+    """Some bytes of a file of `size` bytes, near others that are wanted too: whole parts are fetched and kept a while.
+
+    For any number of threads that read a file nearly from front to back.
+    """
+    if start == end:
+        return b""
+    whole = b"".join(each.result() for each in _NEAR.parts(address, start, end, size))
+    skipped = start // AHEAD * AHEAD
+    return whole[start - skipped : end - skipped]
+
+
+def forget_near(address: str) -> None:
+    """Fetch parts of a file anew: it may have been replaced."""
+    _NEAR.forget(address)
+
+
 def files_below(address: str, *, depth: int | None = None) -> dict[str, dict[str, Any]]:
     """What the store says of every file below an address, by the name relative to it, in order; one request a page."""
     found = tried(address, lambda store, path: store.find(path, maxdepth=depth, detail=True), fresh=True)
@@ -45,6 +64,44 @@ def files_below(address: str, *, depth: int | None = None) -> dict[str, dict[str
     inside = address.partition("://")[2].rstrip("/") + "/"
     below = {name[name.index(inside) + len(inside) :]: facts for name, facts in found.items() if inside in name}
     return dict(sorted(below.items()))
+
+
+class _Near:
+    """The parts that were fetched last, by file and number; the next one is fetched when half of one is used."""
+
+    KEPT = 4
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[tuple[str, int], Future[bytes]] = OrderedDict()
+        self._readers = ThreadPoolExecutor(2)
+
+    def parts(self, address: str, start: int, end: int, size: int) -> list[Future[bytes]]:
+        with self._lock:
+            wanted = [self._part(address, number, size) for number in range(start // AHEAD, -(-end // AHEAD))]
+            following = -(-end // AHEAD)
+            if following * AHEAD - end < AHEAD // 2 and following * AHEAD < size:
+                self._part(address, following, size)
+            while len(self._kept) > self.KEPT:
+                self._kept.popitem(last=False)
+        return wanted
+
+    def forget(self, address: str) -> None:
+        with self._lock:
+            for key in [key for key in self._kept if key[0] == address]:
+                del self._kept[key]
+
+    def _part(self, address: str, number: int, size: int) -> Future[bytes]:
+        key = address, number
+        found = self._kept.pop(key, None)
+        if found is None or (found.done() and found.exception() is not None):
+            first = number * AHEAD
+            found = self._readers.submit(read_part, address, first, min(first + AHEAD, size))
+        self._kept[key] = found
+        return found
+
+
+_NEAR = _Near()
 
 
 class _ReadAhead(io.RawIOBase):

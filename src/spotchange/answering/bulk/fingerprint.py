@@ -19,7 +19,7 @@ from spotchange.answering.interface import CaptionOptions
 from spotchange.data.metadata import METADATA
 from spotchange.models.weights.bundled import BUNDLED
 from spotchange.models.weights.description import resolved
-from spotchange.storage import StorePath
+from spotchange.storage import Fetchable
 
 DIGITS = 32
 _TOLD_BY_NO_ANSWER = (
@@ -83,7 +83,7 @@ def _folder_digest(folder: Path) -> str:
 
 def _file_digest(path: Path) -> bytes | None:
     try:
-        if isinstance(path, StorePath):
+        if isinstance(path, Fetchable):
             return path.digest()
         if not path.is_file():
             return None

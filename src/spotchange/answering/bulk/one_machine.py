@@ -1,4 +1,4 @@
-"""Many pairs: from a manifest or two folders to one JSON line each, resumable, one bad pair not stopping the rest."""
+"""Many pairs: from a manifest, folders or tar shards to one JSON line each, resumable; a bad pair stops no other."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from spotchange.answering.bulk.fingerprint import pair_fingerprint
 from spotchange.answering.captioner import Captioner
 from spotchange.answering.interface import CaptionOptions
 from spotchange.data import read_manifest
+from spotchange.data.shard_members import members_of
 from spotchange.errors import InputError, SpotchangeError
 from spotchange.files import json_text, load_json, write_text
 from spotchange.images import images_in
 from spotchange.locks import one_writer
-from spotchange.storage import StorePath, check_writable
+from spotchange.storage import StorePath, as_place, check_writable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +52,18 @@ def pairs_from_manifest(manifest: Path) -> list[NamedPair]:
     pairs = [NamedPair(id=row.id, before=row.before_path, after=row.after_path) for row in rows]
     if not pairs:
         raise InputError(f"{manifest} names no pair")
+    return pairs
+
+
+def pairs_from_shards(shards: Path, *, told: Callable[[str], None] = lambda text: None) -> list[NamedPair]:
+    """The pairs of a tar shard, of all in a folder, or of those that a pattern such as train-*.tar matches.
+
+    Images stay where they are; `told` learns in one line what has to be read through to find them.
+    """
+    found = members_of(shards, told=told)
+    pairs = [NamedPair(id=name, before=as_place(before), after=as_place(after)) for name, before, after in found]
+    if not pairs:
+        raise InputError(f"{shards} holds no pair")
     return pairs
 
 
@@ -160,7 +173,8 @@ def check_ids(pairs: Sequence[NamedPair]) -> None:
     """Every line needs a name of its own."""
     names = Counter(pair.id for pair in pairs)
     if len(names) < len(pairs):
-        raise InputError(f"two pairs have the same id, {names.most_common(1)[0][0]!r}")
+        hint = "of tar shards, take one split: --pairs 'DIR/val-*.tar'"
+        raise InputError(f"two pairs have the same id, {names.most_common(1)[0][0]!r}", hint=hint)
 
 
 def earlier_lines(out: Path) -> Iterator[dict[str, Any]]:
