@@ -285,6 +285,7 @@ def test_the_change_score_is_calibrated_by_the_same_command(serve: Any, data_set
     [
         (["models", "calibrate", "openai:http://127.0.0.1:1/v1#m", "SET"], "--out is needed"),
         (["models", "calibrate", "bundled", "SET", "--out", "x.json"], "are for vlm: and openai:"),
+        (["models", "calibrate", "bundled", "SET"], "bundled is no folder of yours"),
         (["caption", "a.png", "b.png", "--model", "vlm:nowhere/nothing"], "cannot load"),
     ],
 )

@@ -52,6 +52,9 @@ def calibrate(
     from spotchange.evaluation.calibrate import collect, fit, report, write
     from spotchange.models.weights.bundled import knows_everyday
 
+    if not model_folder(model).resolve().is_relative_to(Path(model).resolve()):
+        hint = f"calibrate a copy: spotchange models export {model} --out FOLDER"
+        raise InputError(f"{model} is no folder of yours to write a calibration into", hint=hint)
     runtime = model_answerer(model, device=device).runtime
     if knows_everyday(model_folder(model)):
         _calibrate_everyday(runtime, model_folder(model), data, split, check or [], as_json)
