@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from spotchange.cli.device import Device
 from spotchange.cli.output import check_result_image, print_written
+
+if TYPE_CHECKING:
+    from PIL import Image
+    from torch import Tensor
+
+    from spotchange.models.weights.folder import LoadedModel
 
 
 def attention(
@@ -21,18 +27,12 @@ def attention(
     as_json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON.")] = False,
 ) -> None:
     """Draw where the class tokens look, before and after the images meet."""
-    from spotchange.answering import model_folder
-    from spotchange.answering.runtimes.torch import choose_device
-    from spotchange.files import atomic_path
-    from spotchange.images import read_pair
+    check_result_image("--out", out, inputs=(before, after), suffixes=(".png",))
+
     from spotchange.models.explain.attention import attention_figure, attention_maps
     from spotchange.models.interface import DecodingOptions
-    from spotchange.models.weights.folder import load_model
 
-    check_result_image("--out", out, inputs=(before, after), suffixes=(".png",))
-    images = read_pair(before, after)
-    loaded = load_model(model_folder(model), device=choose_device(device))
-    inputs = [loaded.preprocess([image]) for image in images]
+    images, loaded, inputs = _read(before, after, model, device)
     maps = attention_maps(loaded.model, inputs[0], inputs[1])
     caption = None
     if loaded.settings.captioner is not None:
@@ -43,8 +43,7 @@ def attention(
             generated = network.generate(network.encode(*inputs), DecodingOptions())
         caption = loaded.decode(generated.ids[0, 0].tolist())
     figure = attention_figure(images[0], images[1], maps, caption=caption, references=reference or [])
-    with atomic_path(out) as temporary:
-        figure.save(temporary, format="PNG")
+    _save(figure, out)
     print_written(out, as_json, caption=caption)
 
 
@@ -59,19 +58,32 @@ def align(
     """Draw, for each word of the caption, the attention of the cross-modal transformer over both images."""
     check_result_image("--out", out, inputs=(before, after), suffixes=(".png",))
 
+    from spotchange.models.explain.attention import alignment_figure, word_alignment
+
+    images, loaded, inputs = _read(before, after, model, device)
+    ids, maps = word_alignment(loaded.model, inputs[0], inputs[1])
+    words = [loaded.decode([word]) for word in ids]
+    figure = alignment_figure(images[0], images[1], words, maps, caption=loaded.decode(ids))
+    _save(figure, out)
+    print_written(out, as_json, caption=loaded.decode(ids), words=words)
+
+
+def _read(
+    before: Path, after: Path, model: str, device: str
+) -> tuple[tuple[Image.Image, Image.Image], LoadedModel, list[Tensor]]:
+    """Both images, the model, and the images as it takes them."""
     from spotchange.answering import model_folder
     from spotchange.answering.runtimes.torch import choose_device
-    from spotchange.files import atomic_path
     from spotchange.images import read_pair
-    from spotchange.models.explain.attention import alignment_figure, word_alignment
     from spotchange.models.weights.folder import load_model
 
     images = read_pair(before, after)
     loaded = load_model(model_folder(model), device=choose_device(device))
-    seen = [loaded.preprocess([image]) for image in images]
-    ids, maps = word_alignment(loaded.model, seen[0], seen[1])
-    words = [loaded.decode([word]) for word in ids]
-    figure = alignment_figure(images[0], images[1], words, maps, caption=loaded.decode(ids))
+    return images, loaded, [loaded.preprocess([image]) for image in images]
+
+
+def _save(figure: Image.Image, out: Path) -> None:
+    from spotchange.files import atomic_path
+
     with atomic_path(out) as temporary:
         figure.save(temporary, format="PNG")
-    print_written(out, as_json, caption=loaded.decode(ids), words=words)
