@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # What travels to a bare machine with Python 3.12, torch, transformers and accelerate, and what does not: 64 MiB at most.
 #   runs/carry.sh out [PATH...]  before: makes what it lacks, moves the shipped weights (and PATHs) out of the tree
-#   runs/carry.sh size PATH...   how much would travel now, with these ignored paths
+#   runs/carry.sh size PATH...   how much would travel now, with these ignored paths, and a KiB more for every file, as in
+#                                a tar: thousands of small files travel as one archive, which the command unpacks
 #   runs/carry.sh back           after: everything where it was
 # `out` makes build/wheels312 (what is compiled) and build/wheels312/pure.zip (all else), for
 #   PYTHONPATH=build/wheels312:build/wheels312/pure.zip python3 ...
@@ -34,7 +35,7 @@ SHIM
 size() {
     { git ls-files -z --cached --others --exclude-standard; for each in "$@"; do find "$each" -type f -print0; done; } |
         { xargs -0 stat -c %s 2> /dev/null || true; } | # what is out is not there
-        awk '{all += $1} END {printf "%.1f MiB would travel, of 64\n", all / 2^20; exit all > 64 * 2^20}'
+        awk '{all += $1 + 1024} END {printf "%.1f MiB would travel, of 64\n", all / 2^20; exit all > 64 * 2^20}'
 }
 
 case ${1:-} in
@@ -62,5 +63,5 @@ case ${1:-} in
         done
         git status --short "$assets" # nothing, if all is as it was
         ;;
-    *) sed -n '2,5s/^# *//p' "$0" && exit 2 ;;
+    *) sed -n '2,6s/^# //p' "$0" && exit 2 ;;
 esac

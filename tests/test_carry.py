@@ -56,6 +56,10 @@ def test_weights_leave_and_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert carry("out").returncode == 0  # again: nothing more to move
     Path("build/large").write_bytes(bytes(64 * 2**20))
     assert carry("size", "build/large").returncode == 1
+    Path("build/many").mkdir()
+    for number in range(1024):  # empty, but as they travel each has a header
+        Path(f"build/many/{number}").touch()
+    assert "1.0 MiB would travel" in carry("size", "build/many").stdout
     done = carry("back")
     assert (done.returncode, done.stdout) == (0, "")
     before[Path("README.md")] = b"results"
