@@ -38,6 +38,7 @@ PART = 15 * 2**20
 PARTS = 4  # 60 MiB: no more than 64 come back, in files of at most 16
 PACK_EVERY = 60.0  # seconds
 SAVING = 25.0  # seconds that a job has to save and end after it was interrupted
+LEAST = 20.0  # seconds: less is not worth starting a job for
 PACKING = 0.3  # minutes at the end
 STARTING = 1.5  # minutes of a job before and after its training: imports, kernels, the last validation
 INTERRUPTED = 128 + signal.SIGINT
@@ -48,7 +49,8 @@ class Session:
     """All lanes until the end of the session."""
 
     def __init__(self, lanes: list[list[Job]], out: Path, *, total: float, small: bool) -> None:
-        self.lanes, self.out, self.small = lanes, out, small
+        self.lanes, self.out = lanes, out
+        self.small, self.least = small, 1 if small else LEAST
         self.began = time.monotonic()
         self.end = self.began + 60 * (total - PACKING)
         self.running: list[subprocess.Popen[bytes]] = []
@@ -88,7 +90,7 @@ class Session:
                 continue
             left = self.end - SAVING - time.monotonic()
             limit = left if job.minutes is None else min(left, 60 * job.minutes)
-            if limit > (1 if self.small else 20):  # less is not worth starting
+            if limit > self.least:
                 self._job(job, limit)
             self.save_table()
 
@@ -98,7 +100,8 @@ class Session:
         if job.watch is not None and job.code not in (0, INTERRUPTED) and not job.watch.seen():
             left = limit - (time.monotonic() - job.began)
             shutil.rmtree(Path(job.watch.file).parent, ignore_errors=True)  # or it would go on with what learnt nothing
-            job.code = self._attempt(job, left, None, job.watch.words)
+            if left > self.least:
+                job.code = self._attempt(job, left, None, job.watch.words)
         job.took = (time.monotonic() - job.began) / 60
         if job.code == 0:
             job.done.touch()

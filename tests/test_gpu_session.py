@@ -175,6 +175,11 @@ def test_a_job_that_learns_nothing_begins_once_more(driver: ModuleType) -> None:
     assert table["jobs"][0]["last"].endswith("'--plain']")  # from nothing, not with --resume
     Path("kept/log.jsonl").write_text('{"kind": "train", "loss": 1.0}')
     assert not driver.Watch(**job["watch"], below=0.5).seen()  # steps, and nothing learnt in them
+    Path("job.py").write_text("import sys, time; time.sleep(0.3); sys.exit('failed')")
+    late = driver.Job("late", "python job.py", watch=driver.Watch(**watch))
+    driver.Session([], Path("out"), total=3.0, small=True)._job(late, 1.2)
+    assert late.code is not None
+    assert late.log.read_text() in {"failed\n", ""}  # not once more in the second that is left
     Path("job.py").write_text("import time; time.sleep(4); print('learnt')")
     table = run(driver, [[{"name": "slow", **job}]], total=3.0)
     assert table["jobs"][0]["last"] == "learnt"

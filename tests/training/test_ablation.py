@@ -19,6 +19,7 @@ from spotchange.config.recipes import RECIPES
 from spotchange.config.training import Recipe
 from spotchange.errors import ConfigError, InputError
 from spotchange.language.vocabulary import build_tokenizer
+from spotchange.locks import one_writer
 from spotchange.models.build import build_model, settings_for
 from spotchange.models.weights.bundled import BUNDLED, bundled_folder
 from spotchange.models.weights.description import read_settings
@@ -174,6 +175,21 @@ def test_a_chain_whose_first_stage_kept_no_weights_begins_anew(tmp_path: Path) -
     assert run_jobs(jobs, training, stop=StopRequest(), device="cpu")
     assert [path for path, _ in training.ran] == [job.out.as_posix() for job in jobs[2:]]
     assert training.ran[0][1] is False  # from nothing
+
+
+def test_a_run_that_was_killed_before_it_saved_begins_anew(tmp_path: Path) -> None:
+    """Training refuses a folder with weights and nothing to go on from: the cell would never come."""
+    ablation = Ablation.from_yaml(FOLDER / "adaptation.yaml", ["seeds=[1]"]).only(["9+3 adapted"])
+    jobs, training = plan(ablation, tmp_path), FakeTraining()
+    best = jobs[0].out / "best" / "recipe.yaml"
+    best.parent.mkdir(parents=True)
+    best.touch()
+    with one_writer(jobs[0].out), pytest.raises(InputError, match="is being written by process"):
+        run_jobs(jobs, training, stop=StopRequest(), device="cpu")
+    assert best.exists()  # of a run that is still under way
+    assert run_jobs(jobs, training, stop=StopRequest(), device="cpu")
+    assert training.ran == [(job.out.as_posix(), False) for job in jobs]
+    assert not best.exists()
 
 
 def test_runs_of_another_recipe_do_not_stand_in_a_table(tmp_path: Path) -> None:

@@ -6,10 +6,12 @@ import copy
 import gc
 import json
 import math
+import os
 import shutil
 import statistics
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from itertools import product, zip_longest
 from pathlib import Path
@@ -20,6 +22,7 @@ from spotchange.config.base import apply_override
 from spotchange.config.training import Recipe
 from spotchange.errors import ConfigError
 from spotchange.files import load_json, recover_folder, write_text
+from spotchange.locks import one_writer
 from spotchange.models.weights.description import BEST, LAST
 from spotchange.training.ablation.paired import PairedTest, paired_test
 from spotchange.training.log import read_log
@@ -139,18 +142,29 @@ def run_jobs(jobs: list[Job], run_stage: RunStage, *, stop: StopRequest, device:
     for job in _left(jobs):
         if stop.wanted(0):
             return False
-        if job.summary is not None:
-            shutil.rmtree(job.out)
         gc.collect()  # a trainer and its closures hold each other, and their weights
-        recover_folder(job.out / LAST)
-        summary = run_stage(job.recipe, out=job.out, resume=(job.out / LAST).exists(), stop=stop, device=device)
-        if summary is None:  # not the first process; it hears of the end through the same stop
-            continue
-        if not summary["finished"]:
-            return False
-        write_text(job.out / SUMMARY, json.dumps(summary, indent=2) + "\n")
-        shutil.rmtree(job.out / LAST, ignore_errors=True)  # nothing goes on from it; tables of many runs fill disks
+        with _own_folder(job) as resume:
+            summary = run_stage(job.recipe, out=job.out, resume=resume, stop=stop, device=device)
+            if summary is None:  # not the first process; it hears of the end through the same stop
+                continue
+            if not summary["finished"]:
+                return False
+            write_text(job.out / SUMMARY, json.dumps(summary, indent=2) + "\n")
+            shutil.rmtree(job.out / LAST, ignore_errors=True)  # nothing goes on from it; tables of many runs fill disks
     return True
+
+
+@contextmanager
+def _own_folder(job: Job) -> Iterator[bool]:
+    """The folder of a run, for it alone; whether there is something in it to go on with. What is not goes away: a
+    finished run of which no weights were kept, or one that was killed before it saved."""
+    recover_folder(job.out / LAST)
+    with ExitStack() as stack:
+        if os.environ.get("RANK", "0") == "0":  # the first of several processes that train one model
+            stack.enter_context(one_writer(job.out))
+            if job.summary is not None or not (job.out / LAST).exists():
+                shutil.rmtree(job.out, ignore_errors=True)
+        yield (job.out / LAST).exists()
 
 
 def _left(jobs: list[Job]) -> list[Job]:
