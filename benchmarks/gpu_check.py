@@ -2,9 +2,10 @@
 
 python benchmarks/gpu_check.py PLAN.yaml [--set NAME=VALUE] [--cpu]
 
-Looks for packages, imports all that the jobs import and reads the recipes that they name; unless --cpu it also looks
-for the files under `needs` and launches one numba kernel, one Triton kernel and one compiled graph on the GPU. Prints
-every problem it finds, not the first alone, and ends with code 2 if there is one; with 3 if it is torch's compiler.
+Looks for packages, imports all that the jobs import and reads the recipes and cells that they name; unless --cpu it
+also looks for the files under `needs` and launches one numba kernel, one Triton kernel and one compiled graph on the
+GPU. Prints every problem it finds, not the first alone, and ends with code 2 if there is one; with 3 if it is torch's
+compiler.
 """
 
 from __future__ import annotations
@@ -87,7 +88,8 @@ def _read(words: list[str], changes: list[str]) -> None:
     elif "train" in words:
         Recipe.from_yaml(find_recipe(words[words.index("train") + 1]), changes)
     elif "ablate" in words:
-        Ablation.from_yaml(find_recipe(words[words.index("ablate") + 1], within=ABLATIONS), changes)
+        table = Ablation.from_yaml(find_recipe(words[words.index("ablate") + 1], within=ABLATIONS), changes)
+        table.only([value for option, value in pairwise(words) if option == "--only"])
     for program in words:
         if program.endswith(".py"):
             runpy.run_path(program, run_name="read only")

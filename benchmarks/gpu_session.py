@@ -40,7 +40,7 @@ PACK_EVERY = 60.0  # seconds
 SAVING = 25.0  # seconds that a job has to save and end after it was interrupted
 LEAST = 20.0  # seconds: less is not worth starting a job for
 PACKING = 0.3  # minutes at the end
-STARTING = 1.5  # minutes of a job before and after its training: imports, kernels, the last validation
+STARTING = 2.0  # minutes of a job before and after its training: imports, kernels, compiling, the last validation
 INTERRUPTED = 128 + signal.SIGINT
 NO_COMPILER = 3  # exit code of the check where nothing is missing but torch's compiler
 
