@@ -13,7 +13,7 @@ from typing import Any
 Script = Callable[[dict[str, Any], int], Any]  # (request body, how often it was asked) -> reply
 
 
-def completion(text: str, **choice: Any) -> dict[str, Any]:
+def completion(text: Any, **choice: Any) -> dict[str, Any]:
     return {
         "choices": [{"message": {"role": "assistant", "content": text}, "finish_reason": "stop", **choice}],
         "usage": {"prompt_tokens": 700, "completion_tokens": 12},

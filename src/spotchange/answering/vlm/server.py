@@ -24,6 +24,7 @@ from spotchange.errors import ReplyError, SpotchangeError
 log = logging.getLogger(__name__)
 AGAIN = {408, 409, 425, 429}  # and every 5xx
 REFUSED = {400, 422}  # a field that the server does not know, among other things
+TEXT_PARTS = ("text", "output_text")  # as chat completions and the newer responses call them
 ELSEWHERE = "it leads elsewhere, which is not followed (is the address right, and https: where it must be?)"
 
 
@@ -143,17 +144,15 @@ class ServedModel:
             values = json.loads(answered.content)
             choice = values["choices"][0]
             message, why_ended = choice["message"], choice.get("finish_reason")
-            text = "" if message["content"] is None else message["content"]  # a model that has only thought so far
-            refused = why_ended == "content_filter" or bool(not text and message.get("refusal"))
+            text, refusal = _said(message)
+            refused = why_ended == "content_filter" or bool(refusal)
             usage = values.get("usage") or {}
-            if not isinstance(text, str):
-                raise TypeError
             return RawReply(
                 text=self._key.hidden_in(text),
                 prompt_tokens=max(0, int(usage.get("prompt_tokens") or 0)),
                 reply_tokens=max(0, int(usage.get("completion_tokens") or 0)),
                 cut_off=why_ended == "length" and not question.yes_or_no,
-                refusal=self._shown(str(message.get("refusal") or why_ended)) if refused else "",
+                refusal=self._shown(str(refusal or message.get("refusal") or why_ended)) if refused else "",
                 yes_probability=_yes_probability(choice) if question.yes_or_no else None,
             )
         except (ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError, RecursionError):
@@ -183,6 +182,22 @@ def _gave_way(body: dict[str, Any], complaint: str) -> bool:
     if "temperature" in complaint and body.pop("temperature", None) is not None:
         return True
     return body.pop("response_format", None) is not None  # the prompt asks for JSON all the same
+
+
+def _said(message: dict[str, Any]) -> tuple[str, str]:
+    """The text of a message, and why there is none; a `TypeError` where its content is neither a text nor parts.
+
+    Parts of text count, one after the other: thoughts and whatever else servers put beside them are no reply. A refusal
+    among them makes what stands before it none either.
+    """
+    content, refusal = message["content"], ""
+    if isinstance(content, list):
+        refusal = " ".join([part["refusal"] for part in content if part["type"] == "refusal"])
+        content = "".join([part["text"] for part in content if part["type"] in TEXT_PARTS])
+    text = "" if content is None else content  # a model that has only thought so far
+    if not isinstance(text, str):
+        raise TypeError
+    return text, refusal or ("" if text else str(message.get("refusal") or ""))
 
 
 def _yes_probability(choice: dict[str, Any]) -> float | None:
