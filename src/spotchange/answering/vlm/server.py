@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import math
+import ssl
 from collections.abc import Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 
 import httpx
 
-from spotchange.answering.vlm.address import ServerKey, read_address, read_proxy
+from spotchange.answering.vlm.address import ServerKey, read_address, read_authorities, read_proxy
 from spotchange.answering.vlm.asking import Arrived, Question, RawReply
 from spotchange.answering.vlm.exchange import Answered, Channel
 from spotchange.answering.vlm.pace import Pace, backoff, seconds_asked_for
@@ -44,6 +45,7 @@ class ServedModel:
         self._settings = settings
         self._key = ServerKey(settings.key_variable)
         self._proxy = read_proxy(settings.proxy)
+        self._trusted = self._authorities(settings.ca_file)
         self._pace = Pace(settings.requests_per_minute)
         # Until the server has shown that it takes no schemas, no temperature, or the limit by another name.
         self._schemas, self._temperature, self._limit = True, True, "max_tokens"
@@ -54,6 +56,18 @@ class ServedModel:
         if self._key and self._address.open_to_readers:
             log.warning("the key travels to %s without encryption: the address begins with http:", self.host)
 
+    def _authorities(self, ca_file: Path | None) -> ssl.SSLContext | None:
+        """Who vouches for the server, and for a proxy on the way; None where no certificate is ever looked at."""
+        by_proxy = self._proxy is not None and self._proxy.url.scheme == "https"
+        if not (self._address.encrypted or by_proxy):
+            if ca_file is not None:  # no error: with --compare the same options are for two models
+                log.warning("ca_file is not used: the address of %s begins with http:", self.host)
+            return None
+        trusted = read_authorities(ca_file)
+        if self._proxy is not None and by_proxy:
+            self._proxy.ssl_context = trusted
+        return trusted
+
     def ask(self, questions: Sequence[Question], arrived: Arrived) -> None:
         """All questions, at most `concurrency` at a time."""
         _run(self._ask_all(questions, arrived))
@@ -61,7 +75,10 @@ class ServedModel:
     async def _ask_all(self, questions: Sequence[Question], arrived: Arrived) -> None:
         settings = self._settings
         free = asyncio.Semaphore(settings.concurrency)
-        async with Channel(concurrency=settings.concurrency, timeout=settings.timeout, proxy=self._proxy) as channel:
+        channel = Channel(
+            concurrency=settings.concurrency, timeout=settings.timeout, proxy=self._proxy, trusted=self._trusted
+        )
+        async with channel:
 
             async def one(place: int, question: Question) -> None:
                 async with free:
@@ -84,6 +101,10 @@ class ServedModel:
                 answered = await channel.post(self._address.url, body, self._key.headers)
             except (httpx.HTTPError, TimeoutError) as error:
                 reason = self._shown(str(error))
+                if "CERTIFICATE_VERIFY_FAILED" in reason:  # nor will it be trusted at the next try
+                    raise ReplyError(
+                        f"{reason} (the certificate of {self.host}; ca_file=FILE names who vouches)"
+                    ) from None
                 problem = f"{type(error).__name__} while asking {self.host}" + (f": {reason}" if reason else "")
             else:
                 if answered.status == 200:
