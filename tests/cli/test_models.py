@@ -16,7 +16,7 @@ from spotchange.answering import load
 from spotchange.answering.calibration import FAMILIARITY_FILE, Familiarity, read_calibration
 from spotchange.cli.main import app
 from spotchange.errors import InputError, ModelError
-from spotchange.models.weights.bundled import everyday_folder
+from spotchange.models.weights.bundled import bundled_folder, everyday_folder
 
 
 @pytest.fixture(scope="module")
@@ -85,6 +85,20 @@ def test_export_in_eight_bits(model: Path, tmp_path: Path) -> None:
         refused = export(*arguments)
         assert isinstance(refused.exception, InputError), refused.output
         assert not (tmp_path / "x").exists()
+
+
+def test_export_writes_into_no_folder_but_the_users(model: Path, tmp_path: Path) -> None:
+    before = {path.name: path.stat().st_mtime_ns for path in bundled_folder().iterdir()}
+    refused = export("bundled", "--to", "onnx")
+    assert isinstance(refused.exception, InputError), refused.output
+    assert refused.exception.message == "bundled is no folder of yours to write into"
+    assert refused.exception.hint == "write a copy: spotchange models export bundled --to onnx --out FOLDER"
+    assert {path.name: path.stat().st_mtime_ns for path in bundled_folder().iterdir()} == before
+    run = tmp_path / "run"
+    shutil.copytree(model, run / "best")
+    done = export(run, "--to", "onnx")
+    assert done.exit_code == 0, done.output
+    assert (run / "best" / "onnx.json").is_file()
 
 
 def test_export_replaces_a_model_only_where_asked(model: Path, tmp_path: Path) -> None:

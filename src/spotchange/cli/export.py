@@ -17,7 +17,9 @@ def export(
     models: Annotated[
         list[str], typer.Argument(metavar="MODEL", help="A model folder, such as RUN/best; of several, the mean.")
     ],
-    out: Annotated[Path | None, typer.Option(help="Folder to write; --to onnx alone writes into MODEL.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder to write; --to onnx alone writes into MODEL, a folder of yours.")
+    ] = None,
     to: Annotated[
         Form, typer.Option(help="safetensors: weights; onnx: also graphs beside them, for captioning without torch.")
     ] = "safetensors",
@@ -42,6 +44,7 @@ def export(
     decoder are written as ONNX graphs whose weights stay in the safetensors files.
     """
     from spotchange.answering import model_folder
+    from spotchange.answering.build import own_folder
 
     if int8 and stored is not None:
         raise InputError(f"--int8 and --stored {stored} contradict each other")
@@ -49,6 +52,8 @@ def export(
         raise InputError("--out is needed: --int8 writes other weights")
     if out is None and (to != "onnx" or len(models) > 1):
         raise InputError("--out is needed: the folder to write")
+    if out is None:
+        own_folder(models[0], hint=f"write a copy: spotchange models export {models[0]} --to onnx --out FOLDER")
     folders = [model_folder(name) for name in models]
     if to == "onnx":
         from spotchange.models.export.graphs import check_has_graphs
