@@ -87,6 +87,27 @@ def test_export_in_eight_bits(model: Path, tmp_path: Path) -> None:
         assert not (tmp_path / "x").exists()
 
 
+@pytest.mark.parametrize("ends", [ModelError("it does not agree with torch"), KeyboardInterrupt()])
+@pytest.mark.parametrize("earlier", [False, True])
+def test_an_export_that_ends_after_its_copy_leaves_what_was_there(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends: BaseException, earlier: bool
+) -> None:
+    out, copies = tmp_path / "out", []
+    if earlier:
+        assert export(model, "--out", out).exit_code == 0
+        (out / "README.md").write_text("mine")
+
+    def end(folder: Path) -> None:
+        copies.append(sorted(path.name for path in folder.iterdir()))
+        raise ends
+
+    monkeypatch.setattr("spotchange.models.export.write.export_onnx", end)
+    assert export(model, "--out", out, "--to", "onnx", "--force").exit_code != 0
+    assert "model.safetensors" in copies[0]
+    assert list(tmp_path.iterdir()) == ([out] if earlier else [])
+    assert not earlier or (out / "README.md").read_text() == "mine"
+
+
 def test_export_writes_into_no_folder_but_the_users(model: Path, tmp_path: Path) -> None:
     before = {path.name: path.stat().st_mtime_ns for path in bundled_folder().iterdir()}
     refused = export("bundled", "--to", "onnx")
@@ -96,9 +117,11 @@ def test_export_writes_into_no_folder_but_the_users(model: Path, tmp_path: Path)
     assert {path.name: path.stat().st_mtime_ns for path in bundled_folder().iterdir()} == before
     run = tmp_path / "run"
     shutil.copytree(model, run / "best")
-    done = export(run, "--to", "onnx")
-    assert done.exit_code == 0, done.output
-    assert (run / "best" / "onnx.json").is_file()
+    for into, more in ((run / "best", ()), (tmp_path / "copy", ("--out", tmp_path / "copy"))):
+        done = export(run, "--to", "onnx", *more)
+        assert done.exit_code == 0, done.output
+        assert (into / "onnx.json").is_file()
+        load(into, runtime="onnx", device="cpu")
 
 
 def test_export_replaces_a_model_only_where_asked(model: Path, tmp_path: Path) -> None:
