@@ -4,28 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from spotchange.data import Row, list_splits, read_manifest, read_rows
-from spotchange.data.metadata import METADATA, WORDLESS
-from spotchange.data.protocols import Protocol, get_protocol
-from spotchange.errors import DataError
+from spotchange.data import Row
+from spotchange.data.protocols import get_protocol
 from spotchange.evaluation.facts import ON_TRUST, Scenes, read_scenes, scene_of
 from spotchange.evaluation.judging.judge import Judge
 from spotchange.evaluation.judging.scores import Judged, judge_outputs
 from spotchange.evaluation.predictions import SystemOutputs, constant_outputs, outputs_of
 from spotchange.evaluation.published import PublishedRow, published_rows
 from spotchange.evaluation.retrieval import can_retrieve, retrieval
+from spotchange.evaluation.rows import WHOLE, ScoredSplit
 from spotchange.evaluation.scorecard import SystemEvaluation, groups_of, score_system
-from spotchange.metrics import ConstantCaption, PairedComparison, Scorer, best_constant, paired_comparison
+from spotchange.metrics import ConstantCaption, PairedComparison, Scorer, paired_comparison
 from spotchange.storage import as_place
 
 SCHEMA_VERSION = 1
-WHOLE = "."  # the split of a folder whose rows lie in it directly
 RETRIEVAL_RULES = "best-right-answer,ties-half+clip4idc-caption-groups"
-CONSTANT_PAIRS = 20_000  # training pairs read to find the best constant caption
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,20 +89,19 @@ def evaluate(
 
     Args:
         system: a model folder, "bundled", or a file of captions.
-        data_set: a folder of splits.
+        data_set: a folder of splits, a folder of tar shards, one of them, or a pattern such as val-*.tar.
         options: what else is wanted.
         answer: how a system answers rows; by default `outputs_of` with the options.
         judge: matches every caption against the pair's list of differences.
     """
     options = options or EvaluationOptions()
     beside = published_rows(options.published) if options.published else []
-    if (as_place(data_set) / METADATA).is_file() and not (as_place(data_set) / options.split).exists():
-        options = replace(options, split=WHOLE)
     protocol = get_protocol(options.protocol) if options.protocol else None
-    rows = [_as_scored(row, protocol) for row in _read(as_place(data_set), options.split, options.limit)]
-    wordless = _wordless(as_place(data_set), options) if protocol is not None and protocol.counts_wordless else []
-    rows += wordless
-    constant = _constant(as_place(data_set), options.split, rows, protocol)
+    scored = ScoredSplit.of(as_place(data_set), options.split, protocol)
+    options = replace(options, split=scored.split)
+    wordless = scored.wordless() if options.limit is None else []
+    rows = scored.rows(options.limit) + wordless
+    constant = scored.constant(rows)
     scorer = Scorer({row.id: row.captions for row in rows}, meteor=options.meteor)
     if answer is None:
         answer = _answerer(options)
@@ -142,40 +137,6 @@ def evaluate(
         published=beside,
         notes=notes,
     )
-
-
-def _read(data_set: Path, split: str, limit: int | None) -> list[Row]:
-    rows = list(islice(read_rows(data_set, split), limit))
-    if not rows:
-        raise DataError(f"{data_set} has no rows in split {split!r}")
-    seen: set[str] = set()
-    for row in rows:
-        if row.id in seen:
-            raise DataError(f"{data_set}, split {split!r}: id {row.id!r} stands in it more than once")
-        seen.add(row.id)
-    return rows
-
-
-def _wordless(data_set: Path, options: EvaluationOptions) -> list[Row]:
-    """Pairs of a published split without any sentence: they count, with an empty reference."""
-    path = data_set / options.split / WORDLESS
-    if not path.is_file() or options.limit is not None:
-        return []
-    return [replace(row, captions=("",)) for row in read_manifest(path)]
-
-
-def _as_scored(row: Row, protocol: Protocol | None) -> Row:
-    return row if protocol is None else replace(row, captions=tuple(protocol.references(row.captions)))
-
-
-def _constant(data_set: Path, split: str, rows: Sequence[Row], protocol: Protocol | None) -> ConstantCaption:
-    """Choose the constant caption on the training split where there is another one than the split evaluated."""
-    if split != "train" and "train" in list_splits(data_set):
-        training = islice(read_rows(data_set, "train", check_files=False), CONSTANT_PAIRS)
-        known = {row.id: _as_scored(row, protocol).captions for row in training}
-        return best_constant(known, source="training captions")
-    where = "references" if split == WHOLE else f"{split} references"
-    return best_constant({row.id: row.captions for row in rows}, source=f"{where}, for want of a training split")
 
 
 def _answerer(options: EvaluationOptions) -> Callable[[str, Sequence[Row]], SystemOutputs]:
