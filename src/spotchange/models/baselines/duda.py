@@ -69,7 +69,3 @@ class Duda(DynamicSystem):
         self.speaker = DynamicSpeaker(
             channels + 2, vocabulary, word=word, hidden=hidden, dropout=dropout, summary=summary
         )
-
-    def look(self, before: Tensor, after: Tensor) -> Seen:
-        seen: Seen = self.change_detector(before, after)
-        return seen

@@ -19,9 +19,8 @@ from torch.nn import functional as F
 from spotchange.models.baselines.attention import SplitAttention
 from spotchange.models.baselines.cells import CellConv, as_cells, as_planes, grid_positions, with_coordinates
 from spotchange.models.baselines.dual_map import DualMap, map_sum, under
-from spotchange.models.baselines.skeleton import Reading, Seen, System
-from spotchange.models.baselines.transformer import WordSteps
-from spotchange.models.baselines.tu_speaker import TuSpeaker
+from spotchange.models.baselines.skeleton import Reading, Seen
+from spotchange.models.baselines.tu_speaker import TuSpeaker, TuSystem
 from spotchange.models.baselines.word_labels import RELATIONS, part_of_speech, relation
 
 
@@ -94,7 +93,7 @@ class ContrastDetector(DualMap):
         return {"memory": memory, "map_before": map_first, "map_after": map_second}
 
 
-class Nct(System):
+class Nct(TuSystem):
     """NCT."""
 
     title = "after NCT"
@@ -126,16 +125,9 @@ class Nct(System):
         kinds = [part_of_speech(word) for word in words]
         self.relation_of.copy_(torch.tensor([[relation(one, other) for other in kinds] for one in kinds]))
 
-    def look(self, before: Tensor, after: Tensor) -> Seen:
-        seen: Seen = self.change_detector(before, after)
-        return seen
-
     def read(self, seen: Seen, ids: Tensor, mask: Tensor) -> Reading:
-        reading: Reading = self.speaker(seen["memory"], ids, mask)
+        reading = super().read(seen, ids, mask)
         return reading | {"relations": self.relation(reading["states"])}
-
-    def steps(self, seen: Seen, rows_per_pair: int) -> WordSteps:
-        return self.speaker.steps(seen["memory"], rows_per_pair)
 
     def auxiliary(self, seen: Seen, reading: Reading, ids: Tensor, mask: Tensor, *, changed: bool) -> dict[str, Tensor]:
         # The state before a word predicts what that word is to the one after it.
@@ -144,9 +136,6 @@ class Nct(System):
         if changed:
             losses["map_sum"] = map_sum(seen["map_before"], seen["map_after"])
         return losses
-
-    def heat(self, seen: Seen) -> Tensor:
-        return torch.stack([seen["map_before"], seen["map_after"]], dim=1)
 
 
 def _label_loss(scores: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
