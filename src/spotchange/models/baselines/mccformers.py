@@ -22,7 +22,7 @@ from spotchange.models.baselines.transformer import (
     WordSteps,
     layers_of,
     read_words,
-    sinusoid,
+    with_sinusoid,
 )
 
 
@@ -109,8 +109,7 @@ class MccDecoder(nn.Module):
         return DecoderLayer(width, heads, inner, dropout=dropout)
 
     def embed(self, ids: Tensor, first: int) -> Tensor:
-        words = self.vocab_embedding(ids)
-        return F.dropout(words + sinusoid(first, ids.shape[1], words.shape[-1], words), 0.1, self.training)
+        return F.dropout(with_sinusoid(self.vocab_embedding(ids), first), 0.1, self.training)
 
     def forward(self, memory: Tensor, ids: Tensor, mask: Tensor) -> tuple[Tensor, list[LayerReading]]:
         """Scores of the next words and what each layer read; `mask` (…, words, words) says which word sees which."""

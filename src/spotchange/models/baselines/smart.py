@@ -38,7 +38,7 @@ class SmartDetector(DualMap):
         self.fuse = nn.Sequential(nn.Linear(2 * width, width), nn.ReLU())
 
     def forward(self, before: Tensor, after: Tensor) -> Seen:
-        cells = self.img(torch.cat([with_coordinates(each, self.grid) for each in (before, after)]))
+        cells = self.img(with_coordinates(torch.cat([before, after]), self.grid))
         cells = cells + grid_positions(self.w_embedding, self.h_embedding, self.grid)
         token = self.class_token.to(cells.dtype).expand(len(cells), 1, -1)
         cells = torch.cat([token, cells], dim=1)

@@ -7,7 +7,7 @@ from torch.nn import functional as F
 
 from spotchange.models.baselines.attention import Attention, KeysValues, SplitAttention, seen_by_words
 from spotchange.models.baselines.skeleton import Reading, Seen, System
-from spotchange.models.baselines.transformer import LayerReading, WordSteps, layers_of, read_words, sinusoid
+from spotchange.models.baselines.transformer import LayerReading, WordSteps, layers_of, read_words, with_sinusoid
 
 EPS = 1e-6
 DROPOUT = 0.1
@@ -69,8 +69,7 @@ class TuCore(nn.Module):
 
     def words(self, ids: Tensor, first: int) -> Tensor:
         """Embedded words from place `first` on."""
-        words = self.embed(ids)
-        embedded: Tensor = self.fc(words + sinusoid(first, ids.shape[1], words.shape[-1], words))
+        embedded: Tensor = self.fc(with_sinusoid(self.embed(ids), first))
         return embedded
 
 
