@@ -68,8 +68,8 @@ class Evaluation:
             "data_set": self.data_set,
             "split": self.split,
             "pairs": len(self.rows),
-            "systems": [_system_dict(system, self.rows) for system in self.systems],
-            "constant": _system_dict(self.constant, self.rows, items=False)
+            "systems": [system.as_dict(self.rows) for system in self.systems],
+            "constant": self.constant.as_dict(self.rows, items=False)
             | {"caption": self.constant_caption.caption, "source": self.constant_caption.source},
             "comparison": self.comparison and {name: asdict(each) for name, each in self.comparison.items()},
             "published": [asdict(row) for row in self.published],
@@ -121,7 +121,7 @@ def evaluate(
         answered = answer(name, rows)
         ranked = _retrieve(answered, rows, options, notes)
         judged = judge_outputs(judge, rows, answered.outputs, scenes) if judge is not None else None
-        notes += _missing(answered, rows) + (_judge_notes(judged, rows, answered.name) if judged else [])
+        notes += _missing(answered, rows) + (judged.notes(answered.name) if judged else [])
         signed = None if judge is None else judge.signature
         systems.append(_scored(rows, answered, scorer, scenes, data_set, options, ranked, judged, signed))
     for each in systems:
@@ -211,53 +211,8 @@ def _missing(answered: SystemOutputs, rows: Sequence[Row]) -> list[str]:
     return [f"{answered.name}: {told}; the first, {failed[0][0]}: {failed[0][1]}"]
 
 
-def _judge_notes(judged: Judged, rows: Sequence[Row], system: str) -> list[str]:
-    notes = []
-    if judged.errors:
-        told = f"{len(judged.errors)} of {len(rows)} captions could not be judged and count in no judged score"
-        notes.append(f"{system}: {told}; the first: {judged.errors[0].message}")
-    if judged.agreement is None:
-        told = (
-            f"the judge {judged.judge} was not measured against the checker: there is no caption that both could read"
-        )
-        notes.append(f"{system}: {told}")
-    if judged.judge == system:
-        notes.append(f"{system} judges its own captions")
-    return notes
-
-
 def _compare(systems: list[SystemEvaluation], seed: int) -> dict[str, PairedComparison] | None:
     if len(systems) < 2:
         return None
     first, second = (system.summables for system in systems)
     return paired_comparison(first, second, seed=seed)
-
-
-def _system_dict(system: SystemEvaluation, rows: Sequence[Row], *, items: bool = True) -> dict[str, Any]:
-    found: dict[str, Any] = {
-        "name": system.name,
-        "signature": system.signature,
-        "corpus": system.total.captions,
-        "beyond": system.total.beyond,
-        "intervals": system.intervals,
-        "by_type": {
-            kind: {"pairs": each.pairs, "corpus": each.captions, "beyond": each.beyond}
-            for kind, each in system.by_type.items()
-        },
-        "confusion": system.confusion,
-        "retrieval": system.retrieval,
-        "judged": system.judged and system.judged.as_dict(),
-    }
-    if items:
-        found["items"] = {
-            row.id: {
-                "caption": output.caption,
-                "changed": output.changed,
-                "change_type": output.change_type,
-                **({} if output.error is None else {"error": output.error}),
-                **system.items[row.id],
-                **(system.judged.item(place) if system.judged is not None else {}),
-            }
-            for place, (row, output) in enumerate(zip(rows, system.answered.outputs, strict=True))
-        }
-    return found
