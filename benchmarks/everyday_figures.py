@@ -100,7 +100,7 @@ def table(raw: dict[str, np.ndarray], title: str) -> list[str]:
     best = chances.argmax(axis=1)
     lines.append(f"noun, best guess {np.mean(best == nouns):.4f} of {len(nouns)}")
     for level in (0.5, 0.6, 0.7, 0.8, 0.9):
-        said = [tree.hedge(each, level)[0] for each in chances]
+        said = [tree.hedge(each, level) for each in chances]
         named = [(word, int(noun)) for word, noun in zip(said, nouns, strict=True) if word != "object"]
         right = np.mean([tree.is_a(tree.names[noun], word) for word, noun in named]) if named else float("nan")
         exact = np.mean([tree.names[noun] == word for word, noun in named]) if named else float("nan")

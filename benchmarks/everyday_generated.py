@@ -32,7 +32,7 @@ from spotchange.everyday.language.nouns import everyday_nouns
 from spotchange.everyday.library import OBJECTS, bundled_library
 
 TREE = everyday_nouns()
-SPOKEN = {noun: phrase(Name(noun=noun, certainty=1.0), "") for noun in TREE.names}
+SPOKEN = {noun: phrase(Name(noun=noun), "") for noun in TREE.names}
 
 
 def said_nouns(caption: str) -> list[str]:

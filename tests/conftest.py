@@ -54,6 +54,14 @@ def chromium() -> str:
 
 
 @pytest.fixture(scope="session")
+def openssl() -> str:
+    """Path of the program that makes certificates."""
+    path = shutil.which("openssl")
+    need(path is not None, "openssl")
+    return str(path)
+
+
+@pytest.fixture(scope="session")
 def shared() -> Path:
     """Folder of optional local data (real images, annotations); tests that need it skip without it."""
     folder = Path(os.environ.get("SPOTCHANGE_SHARED", REPOSITORY.parent / "shared"))
@@ -63,7 +71,7 @@ def shared() -> Path:
 
 
 @pytest.fixture
-def serve(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[[Script], Server]]:
+def serve(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[..., Server]]:
     """Starts OpenAI-compatible servers that answer by a script, and ends them; no test waits between two tries."""
     from scripted_server import Server
 
@@ -71,8 +79,8 @@ def serve(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))  # never the user's replies
     servers: list[Server] = []
 
-    def start(script: Script) -> Server:
-        server = Server(script)
+    def start(script: Script, *, certificate: Path | None = None) -> Server:
+        server = Server(script, certificate=certificate)
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
         servers.append(server)
         return server

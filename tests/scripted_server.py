@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 Script = Callable[[dict[str, Any], int], Any]  # (request body, how often it was asked) -> reply
 
 
-def completion(text: str, **choice: Any) -> dict[str, Any]:
+def completion(text: Any, **choice: Any) -> dict[str, Any]:
     return {
         "choices": [{"message": {"role": "assistant", "content": text}, "finish_reason": "stop", **choice}],
         "usage": {"prompt_tokens": 700, "completion_tokens": 12},
@@ -25,9 +27,16 @@ class Server(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, script: Script) -> None:
+    def __init__(self, script: Script, *, certificate: Path | None = None) -> None:
+        """With a certificate (and its key, in one file) it speaks https."""
         super().__init__(("127.0.0.1", 0), Handler)
         self.script = script
+        self.scheme = "http"
+        if certificate is not None:
+            self.scheme = "https"
+            shown = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            shown.load_cert_chain(certificate)
+            self.socket = shown.wrap_socket(self.socket, server_side=True)
         self.tries: Counter[str] = Counter()
         self.most_at_once = 0
         self._at_once = 0
@@ -38,7 +47,7 @@ class Server(ThreadingHTTPServer):
 
     @property
     def model(self) -> str:
-        return f"openai:http://127.0.0.1:{self.server_address[1]}/v1#tiny"
+        return f"openai:{self.scheme}://127.0.0.1:{self.server_address[1]}/v1#tiny"
 
     def enter(self, step: int) -> None:
         with self.lock:

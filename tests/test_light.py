@@ -103,7 +103,7 @@ def test_what_only_prints(tmp_path: Path, arguments: tuple[str, ...]) -> None:
         (("train", "smoke/adapt", "--out", "run"), "train"),
         (("generate", "--pairs", "2", "--out", "set"), "train"),
         (("models", "export", "bundled", "--out", "copy"), "train"),
-        (("models", "export", "bundled", "--to", "onnx"), "train"),
+        (("models", "export", "bundled", "--to", "onnx", "--out", "copy"), "train"),
         (("models", "show"), "train"),
         (("models", "import", "weights.bin", "--out", "copy"), "train"),
         (("models", "attention", BEFORE, AFTER, "--out", "map.png"), "train"),

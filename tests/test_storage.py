@@ -185,6 +185,12 @@ def test_data_sets_and_tar_shards_come_from_a_bucket_and_go_there(
     checked = run("data", "check", "s3://pictures/set", "--json")
     assert checked.exit_code == 0
     assert json.loads(checked.stdout)["splits"]["val"]["rows"] == 6
+    measured = []
+    for place in ("s3://pictures/set", "s3://pictures/tars", "s3://pictures/tars/val-*.tar"):
+        done = run("evaluate", "pixels", place, "--no-meteor", "--json")
+        assert done.exit_code == 0, done.output
+        measured.append(json.loads(done.stdout)["systems"][0])
+    assert measured[0]["items"] == measured[1]["items"] == measured[2]["items"]
 
 
 def test_captions_of_tar_shards_take_a_request_for_every_part_of_a_shard(

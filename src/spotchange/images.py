@@ -12,6 +12,7 @@ import numpy as np
 from PIL import Image, UnidentifiedImageError
 
 from spotchange.errors import ImageError, ImageSizeError
+from spotchange.image_conversion import STRIP, to_rgb, upright, upright_size
 from spotchange.image_sources import ImageSource, image_from_array, plain_source
 from spotchange.storage import StorePath, as_place, is_address
 
@@ -19,7 +20,6 @@ MAX_PIXELS = 100_000_000
 MAX_SIDE = 65_535  # pixels; what JPEG can hold, and more than any page
 MAX_ASPECT = 100  # of an image with a side longer than LONG_SIDE: no camera or page makes a longer strip
 LONG_SIDE = 4096
-_STRIP = 4_000_000  # pixels of a deep image that are converted at a time
 _SPARE = 8  # a side is halved, and so on, only while it stays this many times longer than the side wanted
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF")
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif")
@@ -40,15 +40,6 @@ _FOREIGN = (
 )
 # Pillow's decoders meet damaged files with whatever their parsers run into: struct.error, AttributeError, ZeroDivision.
 _DECODING_ERRORS = (Exception,)
-_TURNS = {
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}  # of EXIF's orientation
 
 
 def read_image(source: ImageSource, *, max_pixels: int = MAX_PIXELS, smallest_side: int | None = None) -> Image.Image:
@@ -65,7 +56,7 @@ def read_image(source: ImageSource, *, max_pixels: int = MAX_PIXELS, smallest_si
     """
     image = read_stored(source, max_pixels=max_pixels, smallest_side=smallest_side)
     try:
-        return _to_rgb(image)
+        return to_rgb(image)
     except (ValueError, OSError, MemoryError) as error:
         raise ImageError(f"{_name_of(source)}: cannot convert colour mode {image.mode} ({_one_line(error)})") from error
 
@@ -103,10 +94,10 @@ def read_pair(
 def image_size(source: str | os.PathLike[str] | bytes, *, max_pixels: int = MAX_PIXELS) -> tuple[int, int]:
     """Width and height from the header alone, as the upright image has them: a quick check of a file."""
     if isinstance(source, bytes):
-        return _upright_size(_open(io.BytesIO(source), "picture", max_pixels))
+        return upright_size(_open(io.BytesIO(source), "picture", max_pixels))
     name = os.fspath(source)
     with _open_file(source) as stream:
-        return _upright_size(_open(stream, name, max_pixels))
+        return upright_size(_open(stream, name, max_pixels))
 
 
 def size_problem(width: int, height: int, *, max_pixels: int = MAX_PIXELS) -> str | None:
@@ -167,7 +158,7 @@ def same_pixels(first: Image.Image, second: Image.Image) -> bool:
     if first.size != second.size:
         return False
     width, height = first.size
-    rows = max(1, _STRIP // width)
+    rows = max(1, STRIP // width)
     for top in range(0, height, rows):
         box = (0, top, width, min(top + rows, height))
         if first.crop(box).tobytes() != second.crop(box).tobytes():
@@ -247,59 +238,9 @@ def _load(image: Image.Image, *, name: str, max_pixels: int) -> Image.Image:
     except _DECODING_ERRORS as error:
         raise ImageError(f"{name} is damaged or truncated ({_one_line(error)})") from error
     try:
-        return _upright(image)
+        return upright(image)
     except (ValueError, OSError, MemoryError) as error:
         raise ImageError(f"{name}: cannot turn colour mode {image.mode} ({_one_line(error)})") from error
-
-
-def _orientation(image: Image.Image) -> int:
-    try:
-        return int(image.getexif().get(0x0112, 1))
-    except Exception:
-        # Damaged metadata of a sound image, in any of the ways EXIF can be damaged: show it as it is stored.
-        return 1
-
-
-def _upright_size(image: Image.Image) -> tuple[int, int]:
-    width, height = image.size
-    lying = image.format != "TIFF" and _orientation(image) in (5, 6, 7, 8)  # Pillow turns TIFF sizes itself
-    return (height, width) if lying else (width, height)
-
-
-def _upright(image: Image.Image) -> Image.Image:
-    # Not ImageOps.exif_transpose, which also writes the metadata anew and fails where they are damaged.
-    turn = _TURNS.get(_orientation(image))
-    return image if turn is None else image.transpose(turn)
-
-
-def _to_rgb(image: Image.Image) -> Image.Image:
-    if image.mode.startswith("I") or image.mode == "F":
-        return _deep_grey_to_rgb(image)
-    if image.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in image.info:
-        layer = image.convert("RGBA")
-        white = Image.new("RGBA", layer.size, "white")
-        return Image.alpha_composite(white, layer).convert("RGB")
-    return image.convert("RGB")
-
-
-def _deep_grey_to_rgb(image: Image.Image) -> Image.Image:
-    """Grey of more than 8 bits: Pillow's own conversion clips at 255, which turns most of such an image white."""
-    stored = np.asarray(image)
-    transparent = image.info.get("transparency")
-    if image.mode == "F":
-        scale = 255.0 if stored.max() <= 1 else 1.0
-    else:
-        # 32-bit integers are nearly always 16-bit data in a wider container.
-        scale = 1 / 257 if stored.max() <= 65535 else 1 / 2**24
-    grey = np.empty(stored.shape, np.uint8)
-    rows = max(1, _STRIP // max(1, stored.shape[1]))
-    for top in range(0, len(stored), rows):
-        values = stored[top : top + rows]
-        strip = np.nan_to_num(values.astype(np.float64) * scale).clip(0, 255).round().astype(np.uint8)
-        if isinstance(transparent, int):
-            strip[values == transparent] = 255
-        grey[top : top + rows] = strip
-    return Image.fromarray(grey).convert("RGB")
 
 
 def _one_line(error: Exception) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from PIL import Image
 from typer.testing import CliRunner, Result
 
 from scripted_server import completion
+from spotchange.answering.vlm.answerer import VlmAnswerer
 from spotchange.cli.main import app
 from spotchange.data import Row, write_rows
 from spotchange.errors import InputError, ModelError, SpotchangeError
@@ -155,6 +157,33 @@ def test_compare_keeps_its_words_where_sentence_and_score_of_the_model_disagree(
     assert told["changed"]
     assert "nothing changed" not in told["caption"]
     assert any("disagree" in each for each in told["warnings"])
+
+
+@pytest.mark.parametrize(("concurrency", "at_once"), [(3, 3), (20, 20)])
+def test_compare_asks_about_as_many_pairs_at_once_as_concurrency_says(
+    serve: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, concurrency: int, at_once: int
+) -> None:
+    """Every request waits until there are so many; images of no more pairs than that, or sixteen, are decoded."""
+    all_there = threading.Barrier(at_once, timeout=120)
+    server = serve(lambda body, tries: all_there.wait() * 0 or completion(GOOD))
+    shown: list[int] = []
+    answer = VlmAnswerer.answer
+
+    def noted(self: VlmAnswerer, pairs: Any, options: Any) -> Any:
+        shown.append(len(pairs))
+        return answer(self, pairs, options)
+
+    monkeypatch.setattr(VlmAnswerer, "answer", noted)
+    for number in range(2 * at_once):
+        draw(tmp_path / "before" / f"{number}.png", "red", (24, 16 + number))
+        draw(tmp_path / "after" / f"{number}.png", "blue", (24, 16 + number))
+    asked = [f"concurrency={concurrency}", "timeout=300", "no_cache=true"]
+    options = [each for one in asked for each in ("--model-option", one)]
+    done = run("compare", tmp_path / "before", tmp_path / "after", "--model", server.model, "--workers", "1", *options)
+    assert done.exit_code == 0, done.output
+    assert done.stdout.count("the red mug is gone") == 2 * at_once
+    assert server.most_at_once == at_once
+    assert max(shown) <= max(16, concurrency)
 
 
 def test_compare_words_nothing_that_it_leaves_out(serve: Any, tmp_path: Path) -> None:

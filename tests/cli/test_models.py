@@ -16,7 +16,7 @@ from spotchange.answering import load
 from spotchange.answering.calibration import FAMILIARITY_FILE, Familiarity, read_calibration
 from spotchange.cli.main import app
 from spotchange.errors import InputError, ModelError
-from spotchange.models.weights.bundled import everyday_folder
+from spotchange.models.weights.bundled import bundled_folder, everyday_folder
 
 
 @pytest.fixture(scope="module")
@@ -85,6 +85,43 @@ def test_export_in_eight_bits(model: Path, tmp_path: Path) -> None:
         refused = export(*arguments)
         assert isinstance(refused.exception, InputError), refused.output
         assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize("ends", [ModelError("it does not agree with torch"), KeyboardInterrupt()])
+@pytest.mark.parametrize("earlier", [False, True])
+def test_an_export_that_ends_after_its_copy_leaves_what_was_there(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends: BaseException, earlier: bool
+) -> None:
+    out, copies = tmp_path / "out", []
+    if earlier:
+        assert export(model, "--out", out).exit_code == 0
+        (out / "README.md").write_text("mine")
+
+    def end(folder: Path) -> None:
+        copies.append(sorted(path.name for path in folder.iterdir()))
+        raise ends
+
+    monkeypatch.setattr("spotchange.models.export.write.export_onnx", end)
+    assert export(model, "--out", out, "--to", "onnx", "--force").exit_code != 0
+    assert "model.safetensors" in copies[0]
+    assert list(tmp_path.iterdir()) == ([out] if earlier else [])
+    assert not earlier or (out / "README.md").read_text() == "mine"
+
+
+def test_export_writes_into_no_folder_but_the_users(model: Path, tmp_path: Path) -> None:
+    before = {path.name: path.stat().st_mtime_ns for path in bundled_folder().iterdir()}
+    refused = export("bundled", "--to", "onnx")
+    assert isinstance(refused.exception, InputError), refused.output
+    assert refused.exception.message == "bundled is no folder of yours to write into"
+    assert refused.exception.hint == "write a copy: spotchange models export bundled --to onnx --out FOLDER"
+    assert {path.name: path.stat().st_mtime_ns for path in bundled_folder().iterdir()} == before
+    run = tmp_path / "run"
+    shutil.copytree(model, run / "best")
+    for into, more in ((run / "best", ()), (tmp_path / "copy", ("--out", tmp_path / "copy"))):
+        done = export(run, "--to", "onnx", *more)
+        assert done.exit_code == 0, done.output
+        assert (into / "onnx.json").is_file()
+        load(into, runtime="onnx", device="cpu")
 
 
 def test_export_replaces_a_model_only_where_asked(model: Path, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from spotchange.answering.bulk.fingerprint import pair_fingerprint
 from spotchange.cli.data import app
 from spotchange.data import read_rows
 from spotchange.data.check import check_dataset
-from spotchange.data.shard_members import members_of
+from spotchange.data.shard_members import members_of, rows_of
 from spotchange.data.shards import list_shards, read_shards, unpack_shards, write_shards
 from spotchange.errors import DataError, ImageError
 
@@ -115,6 +115,27 @@ def test_members_of_shards_are_read_where_they_lie(make_set, tmp_path: Path) -> 
     assert told == [f"{tmp_path / 's' / 'train-*.tar'}: 1 of 2 shards have no index and are read through first"]
     bare = {"x1.json": b"{}", "x1.before.png": b"1", "x1.after.png": b"2"}  # captions are not needed to be captioned
     assert places_of(foreign_shard(tmp_path / "foreign.tar", bare)) == [("x1", b"1", b"2")]
+
+
+def test_rows_of_shards_know_their_images(make_set, tmp_path: Path) -> None:
+    write_shards(make_set(scenes=3), tmp_path / "s", pairs_per_shard=4)
+    wanted = [
+        (pair.row.id, pair.row.captions, pair.before, pair.after)
+        for pair in read_shards(list_shards(tmp_path / "s")["val"])
+    ]
+    found = [
+        (row.id, row.captions, row.before_path.read_bytes(), row.after_path.read_bytes())
+        for row in rows_of(tmp_path / "s", "val")
+    ]
+    assert found == wanted
+    members = {"x1.json": b'{"captions": ["c"]}', "x1.before.png": b"1", "x1.after.png": b"2", "x1.mask.png": b"3"}
+    shard = foreign_shard(tmp_path / "one.tar", members)
+    (row,) = rows_of(shard)
+    assert row.mask_path is not None
+    assert row.mask_path.read_bytes() == b"3"
+    foreign_shard(shard, members | {"x1.mask.png": b"4"})
+    with pytest.raises(OSError, match="not the one that its index was made of"):
+        row.mask_path.read_bytes()
 
 
 def test_an_index_that_does_not_fit_gives_no_wrong_image(make_set, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import permutations
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from typer.testing import CliRunner
 from spotchange.cli.main import app
 from spotchange.errors import DataError, InputError
 from spotchange.evaluation.leaderboard import read_leaderboard
-from spotchange.metrics.significance import rank_correlation
+from spotchange.metrics.significance import order_test, rank_correlation
 
 TRUTH = [
     ("the red cube is gone", "drop"),
@@ -120,6 +121,25 @@ def test_only_systems_of_known_code_are_ranked(folder: Path) -> None:
     assert rank_correlation([1, 2, 3], [3, 2, 1]) == pytest.approx(-1.0)
     assert rank_correlation([1, 2], [1, 2]) is None
     assert rank_correlation([1, 1, 1], [1, 2, 3]) is None
+    assert board.rank_p_value == pytest.approx(2 / 6)  # of six orders one agrees as much, one disagrees as much
+
+
+def test_an_order_is_tested_against_chance() -> None:
+    assert order_test([1, 2, 3, 4], [10, 20, 30, 40]) == pytest.approx(2 / 24)
+    assert order_test([1, 2, 3, 4], [20, 10, 40, 30]) == pytest.approx(
+        sum(abs(rank_correlation([1, 2, 3, 4], order)) >= 0.6 - 1e-9 for order in permutations([1, 2, 3, 4])) / 24
+    )
+    many = list(range(12))
+    assert order_test(many, many) == pytest.approx(1e-4)  # sampled: itself, and nothing else
+    assert order_test([1, 2], [1, 2]) is None
+
+
+def test_who_is_below_the_constant_caption_is_told(tmp_path: Path) -> None:
+    make_run(tmp_path / "board/scorer/seed-1", "scorer", right=6)
+    make_run(tmp_path / "board/vam/seed-1", "vam", right=1)
+    make_run(tmp_path / "board/vam/seed-2", "vam", right=0, seed=2)
+    (note,) = (each for each in read_leaderboard([tmp_path], meteor=False).notes if "constant caption" in each)
+    assert note.endswith("different sentences of each seed: after VAM (2/1)")
 
 
 def test_the_rate_that_validated_better_on_the_first_seed_counts(folder: Path, tmp_path: Path) -> None:

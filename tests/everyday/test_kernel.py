@@ -15,7 +15,7 @@ pytest.importorskip("triton", reason="Triton comes with torch for CUDA only")
 
 @pytest.mark.parametrize("changes", [1, 3])
 def test_kernels_do_what_the_steps_do(library, changes):
-    from spotchange.everyday.imaging.compositing_kernel import compose_in_one_pass, finish_in_one_pass
+    from spotchange.everyday.imaging.compositing_cuda import compose_in_one_pass, finish_in_one_pass
 
     scenes = draw_scenes(library, torch.arange(16), seed=5, changes=changes)
     order = scenes.things.bottom.argsort(dim=2, stable=True)

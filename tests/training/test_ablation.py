@@ -31,8 +31,8 @@ from spotchange.training.ablation.table import (
     as_json,
     check_budget,
     collect,
+    columns_agree,
     plan,
-    rank_correlation,
     run_jobs,
 )
 from spotchange.training.objectives.build import build_objective
@@ -252,9 +252,9 @@ def test_rank_correlation_knows_ties_and_order() -> None:
             CellResult(cell=str(i), changes={}, by_seed={"a": {1: a}, "b": {1: b}}) for i, (a, b) in enumerate(values)
         ]
 
-    assert rank_correlation(rows([(1, 30), (2, 20), (3, 10)]), ("a", "b")) == pytest.approx(-1.0)
-    assert rank_correlation(rows([(1, 5), (2, 5), (3, 5)]), ("a", "b")) is None
-    assert rank_correlation(rows([(1, 1), (2, 3), (3, 2), (4, 4)]), ("a", "b")) == pytest.approx(0.8)
+    assert columns_agree(rows([(1, 30), (2, 20), (3, 10)]), ("a", "b")) == pytest.approx(-1.0)
+    assert columns_agree(rows([(1, 5), (2, 5), (3, 5)]), ("a", "b")) is None
+    assert columns_agree(rows([(1, 1), (2, 3), (3, 2), (4, 4)]), ("a", "b")) == pytest.approx(0.8)
 
 
 def test_a_cell_may_have_more_seeds_than_the_others(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from spotchange.language.vocabulary import decode
 from spotchange.models.build import build_model
 from spotchange.training.checkpoints import load_state
 from spotchange.training.log import read_log
-from spotchange.training.loop import Trainer
+from spotchange.training.loop import StageParts, Trainer
 from spotchange.training.objectives.build import build_objective
 from spotchange.training.stopping import StopRequest
 from spotchange.training.validation import HeldOut, Validator
@@ -44,15 +44,13 @@ def make_trainer(tiny_settings, make_batch, counting_source, tmp_path: Path):
         objective = build_objective(build_model(recipe.model), recipe.stage.objective, paired=True, **half)
         counting_source.pairs = recipe.stage.pairs_per_step // recipe.stage.accumulate
         held_out = HeldOut(batches=[make_batch(8, seed=999)], references=[["the cube moved"]] * 8)
-        return Trainer(
-            recipe,
-            accelerator=Accelerator(cpu=True),
+        parts = StageParts(
             objective=objective,
             source=counting_source,
             validator=Validator(held_out, decode=decode, max_words=8),
             save_model=lambda folder: torch.save(objective.model.state_dict(), folder / "weights.pt"),
-            out=tmp_path / "run",
         )
+        return Trainer(recipe, parts, accelerator=Accelerator(cpu=True), out=tmp_path / "run")
 
     return make
 
@@ -79,7 +77,7 @@ def test_a_run_logs_validates_and_saves(make_trainer) -> None:
 def test_compiling_graphs_is_announced_and_nothing_else(
     make_trainer, compiled: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("spotchange.training.loop.compile_regions", lambda objective: None)
+    monkeypatch.setattr("spotchange.training.compilation.compile_regions", lambda objective: None)
     make_trainer(stage={"compile": compiled, "steps": 1}).run(resume=False, stop=StopRequest())
     assert capsys.readouterr().err.count("compiling graphs") == compiled
 

@@ -177,3 +177,11 @@ def model_folder(model: str | os.PathLike[str]) -> Path:
             f"no model folder at {folder}", hint="give a folder, 'bundled', or ORGANISATION/NAME for one on the hub"
         )
     return pull_model(on_hub[0], revision=on_hub[1])
+
+
+def own_folder(model: str, *, hint: str) -> Path:
+    """Where a model of the user's lies, to write into it: one that ships or was fetched is not theirs to change."""
+    folder = model_folder(model)
+    if not folder.resolve().is_relative_to(Path(model).resolve()):
+        raise InputError(f"{model} is no folder of yours to write into", hint=hint)
+    return folder

@@ -75,7 +75,7 @@ def ablate(
 
 
 def _print_table(ablation: Ablation, rows: list[CellResult]) -> None:
-    from spotchange.training.ablation.table import comparisons, rank_correlation
+    from spotchange.training.ablation.table import columns_agree, comparisons
     from spotchange.training.log import readable
 
     counts = sorted({len(ablation.seeds_of(cell)) for cell in ablation.cells})
@@ -93,7 +93,7 @@ def _print_table(ablation: Ablation, rows: list[CellResult]) -> None:
             line = f"{column}: {second} against {first}: {difference} [{low}, {high}]"
             tables().print(f"{line}, p = {test.p_value:.3f}, {test.seeds} paired seeds", markup=False, soft_wrap=True)
     if ablation.correlate is not None:
-        rho = rank_correlation(rows, ablation.correlate)
+        rho = columns_agree(rows, ablation.correlate)
         first, second = ablation.correlate
         shown = "not defined" if rho is None else f"{rho:.2f}"
         tables().print(f"rank correlation of {first} and {second} over the cells: {shown}", markup=False)

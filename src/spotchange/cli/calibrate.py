@@ -46,18 +46,15 @@ def calibrate(
         return
     if out is not None or model_option:
         raise InputError("--out and --model-option are for vlm: and openai:", hint="a model folder keeps its own")
-    from spotchange.answering import model_folder
-    from spotchange.answering.build import model_answerer
+    from spotchange.answering.build import model_answerer, own_folder
     from spotchange.data import read_manifest, read_rows
     from spotchange.evaluation.calibrate import collect, fit, report, write
     from spotchange.models.weights.bundled import knows_everyday
 
-    if not model_folder(model).resolve().is_relative_to(Path(model).resolve()):
-        hint = f"calibrate a copy: spotchange models export {model} --out FOLDER"
-        raise InputError(f"{model} is no folder of yours to write a calibration into", hint=hint)
+    folder = own_folder(model, hint=f"calibrate a copy: spotchange models export {model} --out FOLDER")
     runtime = model_answerer(model, device=device).runtime
-    if knows_everyday(model_folder(model)):
-        _calibrate_everyday(runtime, model_folder(model), data, split, check or [], as_json)
+    if knows_everyday(folder):
+        _calibrate_everyday(runtime, folder, data, split, check or [], as_json)
         return
     outputs = collect(runtime, list(read_rows(data, split)))
     calibration, familiarity = fit(outputs, fitted_on=f"{data.name}/{split}")
@@ -65,7 +62,7 @@ def calibrate(
     for other in check or []:
         seen = collect(runtime, list(read_manifest(other)))
         reports[other.parent.name] = report(seen, calibration, familiarity)
-    write(model_folder(model), calibration, familiarity, reports)
+    write(folder, calibration, familiarity, reports)
     if as_json:
         print_json(calibration.model_dump() | {"reports": reports})
         return

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from spotchange.cli.cluster import Address, Engine, GpusPerWorker, cluster_of, kept_rows, rate
+from spotchange.cli.compare_results import ResultFiles
 from spotchange.cli.model_options import (
     Differences,
     Hints,
@@ -19,18 +20,16 @@ from spotchange.cli.model_options import (
     parse_options,
     print_usage,
 )
-from spotchange.cli.output import HTML, check_result_file, notes, print_json, print_line, progress
+from spotchange.cli.output import notes, print_json, print_line, progress
 from spotchange.cli.rectangles import Ignored, parse_box
 from spotchange.errors import InputError
-from spotchange.files import json_text, write_text
-from spotchange.storage import as_place, check_writable
+from spotchange.storage import as_place
 
 if TYPE_CHECKING:
     from spotchange.answering import Captioner
     from spotchange.answering.interface import Usage
     from spotchange.cluster import ClusterOptions
     from spotchange.regression import ComparedFile, FolderComparison, FolderPlan
-    from spotchange.regression.one_pair import Outputs
     from spotchange.regression.wording import Wording
 
 Preset = Literal["exact", "tolerant", "photos"]
@@ -137,7 +136,8 @@ def compare(
         ignore=tuple(parse_box(text) for text in ignore or []),
         scale=scale or None,
     )
-    _check_results(before, after, out, report, junit, markdown, diff_dir)
+    files = ResultFiles(out=out, report=report, junit=junit, markdown=markdown, diff_dir=diff_dir)
+    files.check(before, after)
     settings = regression_settings.read_settings(config)
 
     from spotchange.regression import plan_folders
@@ -150,13 +150,13 @@ def compare(
     words = _wording(model, device, runtime, model_options, cluster) if model is not None and plan.differing else None
     captioner = words.start() if words is not None and cluster is None else None
     name, usage = _spending(words, captioner)
-    with kept_rows(cluster, out, report, junit, markdown) as kept:
+    with kept_rows(cluster, *files.written_last) as kept:
         compared = _compare(
             plan,
             json_lines,
             settings=settings,
             given=given,
-            outputs=_outputs(diff_dir, report),
+            outputs=files.of_pairs(),
             captioner=captioner,
             workers=workers,
             cluster=cluster,
@@ -165,42 +165,18 @@ def compare(
             kept=kept[0] if kept else None,
         )
         print_usage(name, usage)
-        _write(compared, out, report, junit, markdown)
+        files.write(compared)
     if as_json:
         print_json(compared.to_dict())
     elif not json_lines:
         _print(compared)
-    failed = compared.counts["failed"]
-    if failed:
+    if failed := compared.counts["failed"]:
         raise InputError(f"{failed} of {len(compared.files)} images cannot be read; their lines say why")
     if update_baseline:
         accepted = approve(compared, only or ())
         notes().print(f"{len(accepted)} images updated in {before}", markup=False, soft_wrap=True)
     if fail_on_change and compared.differs:
         raise typer.Exit(1)
-
-
-def _check_results(
-    before: Path,
-    after: Path,
-    out: Path | None,
-    report: Path | None,
-    junit: Path | None,
-    markdown: Path | None,
-    diff_dir: Path | None,
-) -> None:
-    """Refuse to write over what is compared, over anything that is no earlier result, or where nothing can be."""
-    from spotchange.reports.ci import HEADING
-
-    if diff_dir is not None:
-        check_writable(diff_dir, "--diff-dir")
-    check_result_file("--out", out, begins='{"id": ')
-    check_result_file("--report", report, begins=HTML)
-    check_result_file("--junit", junit, begins="<?xml")
-    check_result_file("--markdown", markdown, begins=HEADING)
-    for folder in (before, after):
-        if diff_dir is not None and diff_dir.resolve().is_relative_to(folder.resolve()):
-            raise InputError(f"--diff-dir {diff_dir} lies in {folder}, which is compared", hint="choose another folder")
 
 
 def _learn(captures: Path, path: Path, as_json: bool) -> None:
@@ -214,20 +190,6 @@ def _learn(captures: Path, path: Path, as_json: bool) -> None:
     for name, boxes in learned.items():
         print_line(f"{name}: {len(boxes)} rectangles: " + " ".join(",".join(map(str, box)) for box in boxes))
     notes().print(f"written to {path}", markup=False, soft_wrap=True)
-
-
-def _outputs(diff_dir: Path | None, report: Path | None) -> Outputs:
-    from spotchange.regression.one_pair import Outputs
-
-    if report is None:
-        return Outputs(diff_dir=diff_dir)
-    from spotchange.reports.comparison_view import comparison_view
-    from spotchange.reports.pair_view import single_view
-
-    files = report.with_name(f"{report.stem}_files")
-    return Outputs(
-        diff_dir=diff_dir, pair_view=comparison_view, single_view=single_view, files_dir=files, link=files.name
-    )
 
 
 def _wording(model: str, device: str, runtime: str, options: dict[str, str], cluster: ClusterOptions | None) -> Wording:
@@ -265,22 +227,6 @@ def _compare(plan: FolderPlan, json_lines: bool, **how: Any) -> FolderComparison
                 sys.stdout.flush()
 
         return compare_folders(plan, finished=finished, **how)
-
-
-def _write(
-    compared: FolderComparison, out: Path | None, report: Path | None, junit: Path | None, markdown: Path | None
-) -> None:
-    from spotchange.reports.ci import junit_xml, markdown_summary
-    from spotchange.reports.pair_report import comparison_html
-
-    if out is not None:
-        write_text(out, "".join(json_text(each.to_dict()) + "\n" for each in compared.files))
-    if report is not None:
-        write_text(report, comparison_html(compared))
-    if junit is not None:
-        write_text(junit, junit_xml(compared))
-    if markdown is not None:
-        write_text(markdown, markdown_summary(compared))
 
 
 def _print(compared: FolderComparison) -> None:

@@ -39,7 +39,10 @@ if TYPE_CHECKING:
 def evaluate(
     model: Annotated[str, typer.Argument(help="A file of captions, or: " + MODEL_HELP)],
     data_set: Annotated[
-        Path, typer.Argument(parser=as_place, metavar="DATASET", help="A folder with SPLIT/metadata.jsonl in it.")
+        Path,
+        typer.Argument(
+            parser=as_place, metavar="DATASET", help="A folder with SPLIT/metadata.jsonl in it, or tar shards."
+        ),
     ],
     split: Annotated[str, typer.Option(help="Which split; choose settings on val, report on test.")] = "val",
     as_json: Annotated[bool, typer.Option("--json", help="Print everything, item scores included, as JSON.")] = False,

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from spotchange.cli.output import print_json, print_line
 from spotchange.errors import InputError
+
+if TYPE_CHECKING:
+    from spotchange.models.export.manifest import OnnxManifest
 
 Form = Literal["safetensors", "onnx"]
 
@@ -17,7 +20,9 @@ def export(
     models: Annotated[
         list[str], typer.Argument(metavar="MODEL", help="A model folder, such as RUN/best; of several, the mean.")
     ],
-    out: Annotated[Path | None, typer.Option(help="Folder to write; --to onnx alone writes into MODEL.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder to write; --to onnx alone writes into MODEL, a folder of yours.")
+    ] = None,
     to: Annotated[
         Form, typer.Option(help="safetensors: weights; onnx: also graphs beside them, for captioning without torch.")
     ] = "safetensors",
@@ -42,6 +47,7 @@ def export(
     decoder are written as ONNX graphs whose weights stay in the safetensors files.
     """
     from spotchange.answering import model_folder
+    from spotchange.answering.build import own_folder
 
     if int8 and stored is not None:
         raise InputError(f"--int8 and --stored {stored} contradict each other")
@@ -49,20 +55,25 @@ def export(
         raise InputError("--out is needed: --int8 writes other weights")
     if out is None and (to != "onnx" or len(models) > 1):
         raise InputError("--out is needed: the folder to write")
+    if out is None:
+        own_folder(models[0], hint=f"write a copy: spotchange models export {models[0]} --to onnx --out FOLDER")
     folders = [model_folder(name) for name in models]
     if to == "onnx":
         from spotchange.models.export.graphs import check_has_graphs
 
         check_has_graphs(folders[0])
-    if out is not None:
-        kind = "int8" if int8 else stored or "float16"
-        _write_copy(folders, out, stored=kind, shard_mib=shard_mib, keep_text=keep_text_encoder, force=force)
-    folder = folders[0] if out is None else out
-    facts: dict[str, Any] = {"out": str(folder)}
-    if to == "onnx":
+    if out is None:
         from spotchange.models.export.write import export_onnx
 
-        manifest = export_onnx(folder)
+        manifest: OnnxManifest | None = export_onnx(folders[0])
+    else:
+        kind = "int8" if int8 else stored or "float16"
+        manifest = _write_copy(
+            folders, out, to, stored=kind, shard_mib=shard_mib, keep_text=keep_text_encoder, force=force
+        )
+    folder = folders[0] if out is None else out
+    facts: dict[str, Any] = {"out": str(folder)}
+    if manifest is not None:
         facts |= {"precision": manifest.precision, "opset": manifest.opset}
         facts |= {"largest_difference": max(manifest.largest_difference.values())}
     facts["bytes"] = sum(path.stat().st_size for path in folder.iterdir())
@@ -72,9 +83,12 @@ def export(
         print_line(f"{folder}: {facts['bytes'] / 2**20:.1f} MiB")
 
 
-def _write_copy(folders: list[Path], out: Path, *, stored: str, shard_mib: int, keep_text: bool, force: bool) -> None:
+def _write_copy(
+    folders: list[Path], out: Path, to: Form, *, stored: str, shard_mib: int, keep_text: bool, force: bool
+) -> OnnxManifest | None:
+    """The copy, with its graphs where they are wanted: all of it or nothing, whatever ends the export."""
     from spotchange.answering.calibration import CALIBRATION_FILE, FAMILIARITY_FILE
-    from spotchange.files import write_bytes
+    from spotchange.files import new_folder, write_bytes
     from spotchange.models.weights.description import check_replaceable
     from spotchange.models.weights.folder import EIGHT_BITS, save_model
     from spotchange.models.weights.transfer import average
@@ -89,16 +103,23 @@ def _write_copy(folders: list[Path], out: Path, *, stored: str, shard_mib: int, 
         equalise(loaded)
     # The mean of several models has other features than each: it has to be calibrated itself.
     kept = ("recipe.yaml", "README.md", *((CALIBRATION_FILE,) if len(folders) == 1 else ()))
-    save_model(
-        out,
-        model=loaded.model,
-        settings=loaded.settings,
-        tokenizer=loaded.tokenizer,
-        preprocessor=loaded.preprocessor,
-        texts={name: (folder / name).read_text(encoding="utf-8") for name in kept if (folder / name).is_file()},
-        stored=stored,
-        max_shard_bytes=shard_mib * 2**20,
-        keep_text_encoder=keep_text,
-    )
-    if len(folders) == 1 and (folder / FAMILIARITY_FILE).is_file():
-        write_bytes(out / FAMILIARITY_FILE, (folder / FAMILIARITY_FILE).read_bytes())
+    texts = {name: (folder / name).read_text(encoding="utf-8") for name in kept if (folder / name).is_file()}
+    with new_folder(out) as fresh:
+        save_model(
+            fresh,
+            model=loaded.model,
+            settings=loaded.settings,
+            tokenizer=loaded.tokenizer,
+            preprocessor=loaded.preprocessor,
+            texts=texts,
+            stored=stored,
+            max_shard_bytes=shard_mib * 2**20,
+            keep_text_encoder=keep_text,
+        )
+        if len(folders) == 1 and (folder / FAMILIARITY_FILE).is_file():
+            write_bytes(fresh / FAMILIARITY_FILE, (folder / FAMILIARITY_FILE).read_bytes())
+        if to != "onnx":
+            return None
+        from spotchange.models.export.write import export_onnx
+
+        return export_onnx(fresh)

@@ -37,6 +37,12 @@ class Span:
         """Where this content lies."""
         return cls(name, first, len(content), hashlib.sha256(content).hexdigest())
 
+    def member(self, shard: Path, shard_size: int) -> ShardMember:
+        """The image as a place, in a shard of so many bytes."""
+        return ShardMember(
+            shard, self.name, first=self.first, size=self.size, sha256=self.sha256, shard_size=shard_size
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class IndexedPair:
@@ -58,11 +64,7 @@ class ShardIndex:
     def members(self, shard: Path) -> Iterable[tuple[str, ShardMember, ShardMember]]:
         """Id and both images of every pair, as places."""
         for pair in self.pairs:
-            before, after = (
-                ShardMember(shard, at.name, first=at.first, size=at.size, sha256=at.sha256, shard_size=self.size)
-                for at in (pair.before, pair.after)
-            )
-            yield pair.id, before, after
+            yield pair.id, pair.before.member(shard, self.size), pair.after.member(shard, self.size)
 
 
 def index_path(shard: Path) -> Path:

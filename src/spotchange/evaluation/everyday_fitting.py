@@ -49,7 +49,7 @@ def fit_temperature(scores: Floats, truth: Ints) -> float:
 
 def naming_at(chances: Floats, nouns: Ints, tree: NounTree, level: float, *, closer: float | None = None) -> Naming:
     """What is said of things with these noun probabilities and true nouns at a level (see `NounTree.hedge`)."""
-    said = [tree.hedge(each, level, closer=closer)[0] for each in chances]
+    said = [tree.hedge(each, level, closer=closer) for each in chances]
     named = [(word, tree.names[int(noun)]) for word, noun in zip(said, nouns, strict=True) if word != ROOT]
     if not named:
         return Naming(level=level, said=0.0, right=1.0, exact=0.0)

@@ -28,7 +28,7 @@ from spotchange.metrics import (
     mean_of,
     paired_comparison,
 )
-from spotchange.metrics.significance import rank_correlation
+from spotchange.metrics.significance import order_test, rank_correlation
 from spotchange.pairs import CHANGE_TYPES
 
 CAPTIONS = "captions.jsonl"
@@ -98,6 +98,8 @@ class Leaderboard:
     constant_caption: str
     rank_correlation: float | None
     """Spearman's, of our CIDEr-D and the published, over systems whose code was known and that trained in full."""
+    rank_p_value: float | None
+    """How often an order drawn by chance agrees or disagrees as much."""
     ranked: list[str]
     """Those systems."""
     only_published: list[PublishedRow]
@@ -153,22 +155,23 @@ def read_leaderboard(
     constant = best_constant(references, source="the held-out references")
     # A run that was cut short says nothing about the order.
     fair = [entry for entry in entries if entry.faithful and entry.published is not None and entry.full]
+    ours = [entry.mean(JUDGED_BY) or 0.0 for entry in fair]
+    theirs = [entry.published.scores[JUDGED_BY] for entry in fair if entry.published is not None]
+    floor = score_run(runs[0].saying(constant.caption), scorer)
     return Leaderboard(
         name=", ".join(folder.name for folder in folders),
         pairs=len(references),
         kinds=[kind for kind in (*CHANGE_TYPES[1:], CHANGE_TYPES[0]) if kind in runs[0].kinds.values()],
         entries=entries,
-        constant=score_run(runs[0].saying(constant.caption), scorer),
+        constant=floor,
         constant_caption=constant.caption,
-        rank_correlation=rank_correlation(
-            [entry.mean(JUDGED_BY) or 0.0 for entry in fair],
-            [entry.published.scores[JUDGED_BY] for entry in fair if entry.published is not None],
-        ),
+        rank_correlation=rank_correlation(ours, theirs),
+        rank_p_value=order_test(ours, theirs),
         ranked=[entry.title for entry in fair],
         only_published=[
             row for row in rows.values() if not row.ablation and row not in [entry.published for entry in entries]
         ],
-        notes=[*scorer.notes, *_notes(entries), *(f"left out, too short: {name}" for name in left_out)],
+        notes=[*scorer.notes, *_notes(entries, floor), *(f"left out, too short: {name}" for name in left_out)],
     )
 
 
@@ -247,7 +250,7 @@ def _speeds(folders: Sequence[Path]) -> Mapping[str, dict[str, float]]:
     return found
 
 
-def _notes(entries: list[Entry]) -> list[str]:
+def _notes(entries: list[Entry], floor: Scored) -> list[str]:
     notes = []
     seeds = sorted({len(entry.runs) for entry in entries})
     notes.append(
@@ -258,9 +261,23 @@ def _notes(entries: list[Entry]) -> list[str]:
         notes.append("facts: true sentences; none: true ones of the pairs without a change")
     if not all(entry.faithful for entry in entries):
         notes.append("after NAME: rebuilt where some part had to be guessed; not in the rank correlation")
+    # Whoever says a few sentences to all pairs has learnt the language and not yet the images.
+    below = [f"{entry.title} ({_sentences(entry)})" for entry in entries if _is_below(entry, floor)]
+    if below:
+        notes.append(
+            f"below the constant caption in {JUDGED_BY}, with the different sentences of each seed: {', '.join(below)}"
+        )
     short = [f"{entry.title} ({entry.run.pairs:,} pairs)" for entry in entries if not entry.full]
     if short:
         notes.append(f"trained for less, so last in the tables and not compared: {', '.join(short)}")
     if any(not entry.speeds for entry in entries):
         notes.append("speeds in brackets were measured while other runs shared the device")
     return notes
+
+
+def _is_below(entry: Entry, floor: Scored) -> bool:
+    return (entry.mean(JUDGED_BY) or 0.0) < floor.scores[JUDGED_BY]
+
+
+def _sentences(entry: Entry) -> str:
+    return "/".join(f"{len(set(each.run.captions.values())):,}" for each in entry.runs)

@@ -4,28 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from spotchange.data import Row, list_splits, read_manifest, read_rows
-from spotchange.data.metadata import METADATA, WORDLESS
-from spotchange.data.protocols import Protocol, get_protocol
-from spotchange.errors import DataError
+from spotchange.data import Row
+from spotchange.data.protocols import get_protocol
 from spotchange.evaluation.facts import ON_TRUST, Scenes, read_scenes, scene_of
 from spotchange.evaluation.judging.judge import Judge
 from spotchange.evaluation.judging.scores import Judged, judge_outputs
 from spotchange.evaluation.predictions import SystemOutputs, constant_outputs, outputs_of
 from spotchange.evaluation.published import PublishedRow, published_rows
 from spotchange.evaluation.retrieval import can_retrieve, retrieval
+from spotchange.evaluation.rows import WHOLE, ScoredSplit
 from spotchange.evaluation.scorecard import SystemEvaluation, groups_of, score_system
-from spotchange.metrics import ConstantCaption, PairedComparison, Scorer, best_constant, paired_comparison
+from spotchange.metrics import ConstantCaption, PairedComparison, Scorer, paired_comparison
 from spotchange.storage import as_place
 
 SCHEMA_VERSION = 1
-WHOLE = "."  # the split of a folder whose rows lie in it directly
 RETRIEVAL_RULES = "best-right-answer,ties-half+clip4idc-caption-groups"
-CONSTANT_PAIRS = 20_000  # training pairs read to find the best constant caption
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,8 +68,8 @@ class Evaluation:
             "data_set": self.data_set,
             "split": self.split,
             "pairs": len(self.rows),
-            "systems": [_system_dict(system, self.rows) for system in self.systems],
-            "constant": _system_dict(self.constant, self.rows, items=False)
+            "systems": [system.as_dict(self.rows) for system in self.systems],
+            "constant": self.constant.as_dict(self.rows, items=False)
             | {"caption": self.constant_caption.caption, "source": self.constant_caption.source},
             "comparison": self.comparison and {name: asdict(each) for name, each in self.comparison.items()},
             "published": [asdict(row) for row in self.published],
@@ -93,20 +89,19 @@ def evaluate(
 
     Args:
         system: a model folder, "bundled", or a file of captions.
-        data_set: a folder of splits.
+        data_set: a folder of splits, a folder of tar shards, one of them, or a pattern such as val-*.tar.
         options: what else is wanted.
         answer: how a system answers rows; by default `outputs_of` with the options.
         judge: matches every caption against the pair's list of differences.
     """
     options = options or EvaluationOptions()
     beside = published_rows(options.published) if options.published else []
-    if (as_place(data_set) / METADATA).is_file() and not (as_place(data_set) / options.split).exists():
-        options = replace(options, split=WHOLE)
     protocol = get_protocol(options.protocol) if options.protocol else None
-    rows = [_as_scored(row, protocol) for row in _read(as_place(data_set), options.split, options.limit)]
-    wordless = _wordless(as_place(data_set), options) if protocol is not None and protocol.counts_wordless else []
-    rows += wordless
-    constant = _constant(as_place(data_set), options.split, rows, protocol)
+    scored = ScoredSplit.of(as_place(data_set), options.split, protocol)
+    options = replace(options, split=scored.split)
+    wordless = scored.wordless() if options.limit is None else []
+    rows = scored.rows(options.limit) + wordless
+    constant = scored.constant(rows)
     scorer = Scorer({row.id: row.captions for row in rows}, meteor=options.meteor)
     if answer is None:
         answer = _answerer(options)
@@ -126,7 +121,7 @@ def evaluate(
         answered = answer(name, rows)
         ranked = _retrieve(answered, rows, options, notes)
         judged = judge_outputs(judge, rows, answered.outputs, scenes) if judge is not None else None
-        notes += _missing(answered, rows) + (_judge_notes(judged, rows, answered.name) if judged else [])
+        notes += _missing(answered, rows) + (judged.notes(answered.name) if judged else [])
         signed = None if judge is None else judge.signature
         systems.append(_scored(rows, answered, scorer, scenes, data_set, options, ranked, judged, signed))
     for each in systems:
@@ -142,40 +137,6 @@ def evaluate(
         published=beside,
         notes=notes,
     )
-
-
-def _read(data_set: Path, split: str, limit: int | None) -> list[Row]:
-    rows = list(islice(read_rows(data_set, split), limit))
-    if not rows:
-        raise DataError(f"{data_set} has no rows in split {split!r}")
-    seen: set[str] = set()
-    for row in rows:
-        if row.id in seen:
-            raise DataError(f"{data_set}, split {split!r}: id {row.id!r} stands in it more than once")
-        seen.add(row.id)
-    return rows
-
-
-def _wordless(data_set: Path, options: EvaluationOptions) -> list[Row]:
-    """Pairs of a published split without any sentence: they count, with an empty reference."""
-    path = data_set / options.split / WORDLESS
-    if not path.is_file() or options.limit is not None:
-        return []
-    return [replace(row, captions=("",)) for row in read_manifest(path)]
-
-
-def _as_scored(row: Row, protocol: Protocol | None) -> Row:
-    return row if protocol is None else replace(row, captions=tuple(protocol.references(row.captions)))
-
-
-def _constant(data_set: Path, split: str, rows: Sequence[Row], protocol: Protocol | None) -> ConstantCaption:
-    """Choose the constant caption on the training split where there is another one than the split evaluated."""
-    if split != "train" and "train" in list_splits(data_set):
-        training = islice(read_rows(data_set, "train", check_files=False), CONSTANT_PAIRS)
-        known = {row.id: _as_scored(row, protocol).captions for row in training}
-        return best_constant(known, source="training captions")
-    where = "references" if split == WHOLE else f"{split} references"
-    return best_constant({row.id: row.captions for row in rows}, source=f"{where}, for want of a training split")
 
 
 def _answerer(options: EvaluationOptions) -> Callable[[str, Sequence[Row]], SystemOutputs]:
@@ -250,53 +211,8 @@ def _missing(answered: SystemOutputs, rows: Sequence[Row]) -> list[str]:
     return [f"{answered.name}: {told}; the first, {failed[0][0]}: {failed[0][1]}"]
 
 
-def _judge_notes(judged: Judged, rows: Sequence[Row], system: str) -> list[str]:
-    notes = []
-    if judged.errors:
-        told = f"{len(judged.errors)} of {len(rows)} captions could not be judged and count in no judged score"
-        notes.append(f"{system}: {told}; the first: {judged.errors[0].message}")
-    if judged.agreement is None:
-        told = (
-            f"the judge {judged.judge} was not measured against the checker: there is no caption that both could read"
-        )
-        notes.append(f"{system}: {told}")
-    if judged.judge == system:
-        notes.append(f"{system} judges its own captions")
-    return notes
-
-
 def _compare(systems: list[SystemEvaluation], seed: int) -> dict[str, PairedComparison] | None:
     if len(systems) < 2:
         return None
     first, second = (system.summables for system in systems)
     return paired_comparison(first, second, seed=seed)
-
-
-def _system_dict(system: SystemEvaluation, rows: Sequence[Row], *, items: bool = True) -> dict[str, Any]:
-    found: dict[str, Any] = {
-        "name": system.name,
-        "signature": system.signature,
-        "corpus": system.total.captions,
-        "beyond": system.total.beyond,
-        "intervals": system.intervals,
-        "by_type": {
-            kind: {"pairs": each.pairs, "corpus": each.captions, "beyond": each.beyond}
-            for kind, each in system.by_type.items()
-        },
-        "confusion": system.confusion,
-        "retrieval": system.retrieval,
-        "judged": system.judged and system.judged.as_dict(),
-    }
-    if items:
-        found["items"] = {
-            row.id: {
-                "caption": output.caption,
-                "changed": output.changed,
-                "change_type": output.change_type,
-                **({} if output.error is None else {"error": output.error}),
-                **system.items[row.id],
-                **(system.judged.item(place) if system.judged is not None else {}),
-            }
-            for place, (row, output) in enumerate(zip(rows, system.answered.outputs, strict=True))
-        }
-    return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -100,6 +101,38 @@ class SystemEvaluation:
     def name(self) -> str:
         """What the system is called in tables."""
         return self.answered.name
+
+    def as_dict(self, rows: Sequence[Row], *, items: bool = True) -> dict[str, Any]:
+        """Plain JSON values, scores as fractions; with `items` also what was said and scored of each of `rows`."""
+        found: dict[str, Any] = {
+            "name": self.name,
+            "signature": self.signature,
+            "corpus": self.total.captions,
+            "beyond": self.total.beyond,
+            "intervals": self.intervals,
+            "by_type": {
+                kind: {"pairs": each.pairs, "corpus": each.captions, "beyond": each.beyond}
+                for kind, each in self.by_type.items()
+            },
+            "confusion": self.confusion,
+            "retrieval": self.retrieval,
+            "judged": self.judged and self.judged.as_dict(),
+        }
+        if items:
+            found["items"] = {row.id: self._item(place, row) for place, row in enumerate(rows)}
+        return found
+
+    def _item(self, place: int, row: Row) -> dict[str, Any]:
+        """What was said and scored of one pair."""
+        output = self.answered.outputs[place]
+        return {
+            "caption": output.caption,
+            "changed": output.changed,
+            "change_type": output.change_type,
+            **({} if output.error is None else {"error": output.error}),
+            **self.items[row.id],
+            **(self.judged.item(place) if self.judged is not None else {}),
+        }
 
 
 def groups_of(rows: Sequence[Row]) -> dict[str, list[int]]:

@@ -6,6 +6,7 @@ those of the full set: in particular CIDEr-D keeps its document frequencies, as 
 
 from __future__ import annotations
 
+import itertools
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,12 +17,30 @@ from spotchange.errors import InputError
 from spotchange.metrics.resampling import Summable
 from spotchange.metrics.sentences import Floats
 
+EVERY_ORDER = 8  # items whose orders are all gone through: 40,320
+ORDERS = 10_000
+
 
 def rank_correlation(first: Sequence[float], second: Sequence[float]) -> float | None:
     """Spearman's rho; None for fewer than three items, or where one list does not order at all."""
     if len(first) < 3 or len(set(first)) == 1 or len(set(second)) == 1:
         return None
     return statistics.correlation(_ranks(first), _ranks(second))
+
+
+def order_test(first: Sequence[float], second: Sequence[float]) -> float | None:
+    """How often orders drawn by chance agree or disagree as much (two-sided); every order of few, else a sample."""
+    rho = rank_correlation(first, second)
+    if rho is None:
+        return None
+    ours, theirs = _ranks(first), np.array(_ranks(second))
+    if len(first) <= EVERY_ORDER:
+        orders = np.array(list(itertools.permutations(theirs)))
+    else:
+        orders = np.random.default_rng(0).permuted(np.tile(theirs, (ORDERS, 1)), axis=1)
+        orders[0] = theirs
+    chance = (orders - theirs.mean()) @ (np.array(ours) - np.mean(ours)) / (np.std(ours) * theirs.std() * len(ours))
+    return float(np.mean(np.abs(chance) >= abs(rho) - 1e-9))
 
 
 def _ranks(values: Sequence[float]) -> list[float]:

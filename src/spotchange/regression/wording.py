@@ -20,7 +20,7 @@ from spotchange.regression.one_pair import ComparedFile, Job
 if TYPE_CHECKING:
     from spotchange.answering import Captioner
 
-WORDED_TOGETHER = 16  # pairs that a model is shown at a time
+WORDED_TOGETHER = 16  # pairs that a model is shown at a time; a server that is asked about more at once is shown more
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,10 +51,11 @@ class Wording:
 def in_words(results: Iterable[tuple[ComparedFile, Job]], captioner: Captioner) -> Iterator[ComparedFile]:
     """The model's sentences for what the comparison called changed, some pairs at a time, in order."""
     results = iter(results)
-    while part := list(islice(results, WORDED_TOGETHER)):
+    together = max(WORDED_TOGETHER, captioner.answerer.card.at_once)
+    while part := list(islice(results, together)):
         changed = [(each, job) for each, job in part if each.status == "changed"]
         pairs = [_shown(job) for _, job in changed]
-        answers = captioner.answer_many(pairs, options=CaptionOptions(), batch_size=WORDED_TOGETHER, keep_errors=True)
+        answers = captioner.answer_many(pairs, options=CaptionOptions(), batch_size=together, keep_errors=True)
         worded = {each.name: _worded(each, answer) for (each, _), answer in zip(changed, answers, strict=True)}
         yield from (worded.get(each.name, each) for each, _ in part)
 

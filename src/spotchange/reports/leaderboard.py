@@ -135,7 +135,8 @@ def correlation_line(board: Leaderboard) -> str:
         return "rank correlation with the published order: fewer than three systems of known code trained in full"
     return (
         f"rank correlation (Spearman) of our {JUDGED_BY} with the published, over the {len(board.ranked)} systems "
-        f"whose code was known and that trained in full: {board.rank_correlation:.2f}"
+        f"whose code was known and that trained in full: {board.rank_correlation:.2f}, p {board.rank_p_value:.2f} "
+        "(two-sided, by orders drawn by chance)"
     )
 
 
@@ -170,6 +171,7 @@ def as_json(board: Leaderboard) -> dict[str, Any]:
         ],
         "constant": {"caption": board.constant_caption, **scored(board.constant)},
         "rank_correlation": board.rank_correlation,
+        "rank_p_value": board.rank_p_value,
         "ranked": board.ranked,
         "notes": board.notes,
     }

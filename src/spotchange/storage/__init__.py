@@ -8,7 +8,7 @@ them, and nowhere else.
 """
 
 from spotchange.storage.fetchable import Fetchable
-from spotchange.storage.member import ShardMember
+from spotchange.storage.member import PairMembers, ShardMember
 from spotchange.storage.outgoing import Outgoing, outgoing_folder
 from spotchange.storage.path import StorePath, as_place, beside, file_size, is_address, read_between
 from spotchange.storage.stores import StoreError, StoreNotFoundError, StorePermissionError
@@ -17,6 +17,7 @@ from spotchange.storage.writing import check_writable
 __all__ = [
     "Fetchable",
     "Outgoing",
+    "PairMembers",
     "ShardMember",
     "StoreError",
     "StoreNotFoundError",

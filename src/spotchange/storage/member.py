@@ -7,6 +7,8 @@ every 8 MiB, not once for each image.
 from __future__ import annotations
 
 import hashlib
+import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from spotchange.storage.fetchable import Fetchable
@@ -46,3 +48,16 @@ class ShardMember(Fetchable):
 
     def _is_mine(self, content: bytes) -> bool:
         return hashlib.sha256(content).digest() == self._sha256
+
+
+class PairMembers(os.PathLike[str]):
+    """The images of one pair of a shard, in the place of the folder that the names of its row are relative to."""
+
+    def __init__(self, shard: Path, images: Mapping[str, ShardMember]) -> None:
+        self._shard, self._images = shard, dict(images)
+
+    def __fspath__(self) -> str:
+        return str(self._shard)
+
+    def __truediv__(self, name: str) -> ShardMember:
+        return self._images[name]

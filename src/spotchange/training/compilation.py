@@ -1,11 +1,15 @@
-"""Compilation by regions: each kind of repeated block once, in seconds, where a whole graph takes a minute.
+"""Compilation of an objective: whole, or by regions, each kind of repeated block once.
 
-Blocks of one kind and shape share their compiled code, since weights are inputs of it. What lies between the regions
-(joins, two norms, the products with the vocabulary) runs as it is. A frozen ResNet is compiled stage by stage, which
-joins its norms and activations: single operations write every plane out three times.
+By regions it takes seconds, where a whole graph takes a minute. Blocks of one kind and shape share their compiled
+code, since weights are inputs of it. What lies between the regions (joins, two norms, the products with the
+vocabulary) runs as it is. A frozen ResNet is compiled stage by stage, which joins its norms and activations: single
+operations write every plane out three times.
 """
 
 from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Literal
 
 import torch
 from torch import nn
@@ -27,6 +31,22 @@ REGIONS: tuple[type[nn.Module], ...] = (
     DenseTruth,
     WordLosses,
 )
+
+
+def compile_objective(objective: Objective, how: bool | Literal["whole"]) -> None:
+    """In place, as `stage.compile` says."""
+    if how == "whole":
+        objective.compile(dynamic=False)
+    elif how:
+        compile_regions(objective)
+
+
+def uncompiled(how: bool | Literal["whole"]) -> AbstractContextManager[None]:
+    """Validation's few batches have other shapes than training's: not worth compiling for."""
+    if not how:
+        return nullcontext()
+    stance: AbstractContextManager[None] = torch.compiler.set_stance("force_eager")
+    return stance
 
 
 def compile_regions(objective: Objective, *, backend: str = "inductor") -> None:

@@ -22,7 +22,7 @@ from spotchange.models.weights.description import BEST, LAST
 from spotchange.pairs import PairBatch
 from spotchange.training import distributed
 from spotchange.training.checkpoints import load_state, replace_folder, save_state
-from spotchange.training.compilation import compile_regions
+from spotchange.training.compilation import compile_objective, uncompiled
 from spotchange.training.log import RunLog
 from spotchange.training.objectives.base import Objective
 from spotchange.training.optimizers import WeightAverage, build_optimizer, rate_factor, set_rates
@@ -42,36 +42,22 @@ class StageParts:
     objective: Objective
     source: Batches
     validator: Validator | None
-    tester: Validator | None
+    tester: Validator | None = None
     save_model: Callable[[Path], None]
 
 
 class Trainer:
     """One stage of training; everything it needs comes ready-made from `training/run.py`."""
 
-    def __init__(
-        self,
-        recipe: Recipe,
-        *,
-        accelerator: Accelerator,
-        objective: Objective,
-        source: Batches,
-        validator: Validator | None,
-        tester: Validator | None = None,
-        save_model: Callable[[Path], None],
-        out: Path,
-    ) -> None:
+    def __init__(self, recipe: Recipe, parts: StageParts, *, accelerator: Accelerator, out: Path) -> None:
         self.recipe, self.stage = recipe, recipe.stage
         self.accelerator, self.out = accelerator, out
-        self.source, self.validator, self.tester, self.save_model = source, validator, tester, save_model
-        self.objective = objective
-        self.optimizer = build_optimizer(objective, recipe.optimizer)
-        self.average = WeightAverage(objective, recipe.stage.ema) if recipe.stage.ema else None
-        if recipe.stage.compile == "whole":
-            objective.compile(dynamic=False)
-        elif recipe.stage.compile:
-            compile_regions(objective)
-        self.parallel = accelerator.prepare(objective)
+        self.objective, self.source, self.save_model = parts.objective, parts.source, parts.save_model
+        self.validator, self.tester = parts.validator, parts.tester
+        self.optimizer = build_optimizer(self.objective, recipe.optimizer)
+        self.average = WeightAverage(self.objective, recipe.stage.ema) if recipe.stage.ema else None
+        compile_objective(self.objective, self.stage.compile)
+        self.parallel = accelerator.prepare(self.objective)
         self._update_once: Callable[[PairBatch], dict[str, Tensor]] = self._apply
         if recipe.stage.cuda_graph and accelerator.device.type == "cuda" and accelerator.num_processes == 1:
             self._update_once = RecordedUpdate(self._apply, self.optimizer)
@@ -187,7 +173,7 @@ class Trainer:
             better = True  # nothing to select by: the newest is the best
         else:
             kept = random_state(self.accelerator.device)  # validating must not change what training draws
-            with self._averaged(), self._autocast(), self._uncompiled():
+            with self._averaged(), self._autocast(), uncompiled(self.stage.compile):
                 results = self.validator.evaluate(self.objective)
             self.parallel.train()
             restore_random_state(kept, self.accelerator.device)
@@ -203,7 +189,7 @@ class Trainer:
     def _test(self, log: RunLog, tester: Validator) -> None:
         """Evaluate the best checkpoint on pairs that nothing was chosen by; the run has ended."""
         self.objective.take_weights(self.out / BEST)
-        with self._autocast(), self._uncompiled():
+        with self._autocast(), uncompiled(self.stage.compile):
             results = tester.evaluate(self.objective)
         log.event("test", step=self.selection.best_step, **results)
         if self.accelerator.is_main_process:
@@ -283,13 +269,6 @@ class Trainer:
 
     def _averaged(self) -> AbstractContextManager[None]:
         return nullcontext() if self.average is None else self.average.applied()
-
-    def _uncompiled(self) -> AbstractContextManager[None]:
-        """Validation's few batches have other shapes than training's: not worth compiling for."""
-        if not self.stage.compile:
-            return nullcontext()
-        stance: AbstractContextManager[None] = torch.compiler.set_stance("force_eager")
-        return stance
 
     def _metric(self) -> str:
         named = self.recipe.validation.metric

@@ -81,7 +81,7 @@ def prepare(recipe: Recipe, *, out: Path, device: str = "auto", validate: bool =
     parts = make(recipe, accelerator, validate=validate)
     parts.objective.to(accelerator.device)
     seed_everything(recipe.seed, accelerator.process_index)  # and draws its own dropout
-    return Trainer(recipe, accelerator=accelerator, out=out, **vars(parts))
+    return Trainer(recipe, parts, accelerator=accelerator, out=out)
 
 
 def _parts(recipe: Recipe, accelerator: Accelerator, *, validate: bool) -> StageParts:

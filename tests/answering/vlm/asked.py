@@ -22,6 +22,6 @@ def pairs(count: int) -> list[ImagePair]:
     return [ImagePair.of(before, after) for before, after in zip(images[::2], images[1::2], strict=True)]
 
 
-def ask(server: Server, count: int = 1, **options: str) -> list[Any]:
-    answerer = build_vlm(server.model, {"no_cache": "true", "retries": "3", **options}, device="cpu")
+def ask(server: Server, count: int = 1, *, model: str | None = None, **options: str) -> list[Any]:
+    answerer = build_vlm(model or server.model, {"no_cache": "true", "retries": "3", **options}, device="cpu")
     return list(answerer.answer(pairs(count), CaptionOptions()))

@@ -82,6 +82,15 @@ def test_every_pair_ends_once_whatever_happens_on_the_way(serve: Any) -> None:
         (completion(json.dumps({"changed": True, "caption": "Nothing changed."})), "contradicts itself"),
         (completion('{"changed": true, "changed": false, "caption": "x"}'), "says 'changed' twice"),
         (completion(GOOD, finish_reason="length"), "cut off"),
+        (completion([]), "not JSON: ''"),
+        (completion([{"type": "image_url", "image_url": {"url": "data:,"}}]), "not JSON: ''"),
+        (completion([{"type": "thinking", "thinking": "hm"}], finish_reason="length"), "cut off"),
+        (completion([{"type": "text", "text": GOOD}, {"type": "refusal", "refusal": "No\nmugs."}]), "reply: No mugs."),
+        (completion([{"type": "refusal", "refusal": ["No"]}]), "no chat completion"),
+        (completion([{"type": "text", "text": 3}]), "no chat completion"),
+        (completion([{"type": "text"}]), "no chat completion"),
+        (completion([GOOD]), "no chat completion"),
+        (completion({"type": "text", "text": GOOD}), "no chat completion"),
         ({"choices": []}, "no chat completion"),
         ("<html>", "no chat completion"),
         ((401, {"error": "no key"}, {}), "answered 401"),
@@ -99,6 +108,7 @@ def test_an_unusable_reply_is_an_error_of_its_pair_alone(serve: Any, reply: Any,
     outcomes = ask(serve(script), 3, concurrency="1")
     assert isinstance(outcomes[0], ReplyError)
     assert words in outcomes[0].message
+    assert "\n" not in outcomes[0].message
     assert [type(each) for each in outcomes[1:]] == [Answer, Answer]
 
 
@@ -166,7 +176,7 @@ def test_an_answer_that_drips_does_not_hold_a_pair_for_ever(serve: Any) -> None:
 
 def test_a_model_that_only_thought_was_cut_off(serve: Any) -> None:
     """Servers with a parser for thoughts answer so; it is no broken server."""
-    (outcome,) = ask(serve(lambda body, tries: completion(None, finish_reason="length")))  # type: ignore[arg-type]
+    (outcome,) = ask(serve(lambda body, tries: completion(None, finish_reason="length")))
     assert "cut off: max_new_tokens is too small" in outcome.message
 
 

@@ -230,6 +230,20 @@ def test_thoughts_are_no_part_of_a_reply(serve: Any, prompt: str, thoughts: str,
     assert answer.result.caption == "the red mug is gone"
 
 
+@pytest.mark.parametrize(
+    ("prompt", "parts"),
+    [
+        ("sentence", [{"type": "text", "text": GOOD}]),
+        ("sentence", [{"type": "text", "text": GOOD[:9]}, {"type": "text", "text": GOOD[9:]}]),
+        ("plain", [{"type": "thinking", "thinking": "It was red."}, {"type": "text", "text": "the red mug is gone"}]),
+        ("plain", [{"type": "output_text", "text": "the red mug is gone", "annotations": []}]),
+    ],
+)
+def test_a_reply_may_come_in_parts(serve: Any, prompt: str, parts: Any) -> None:
+    (answer,) = ask(serve(lambda body, tries: completion(parts)), prompt=prompt)
+    assert (answer.result.caption, answer.result.changed) == ("the red mug is gone", True)
+
+
 def test_hints_tell_what_the_pixels_show(serve: Any) -> None:
     server = serve(lambda body, tries: completion(GOOD))
     ask(server, hints="true")

@@ -1,12 +1,14 @@
-"""Where a server is, and the key it wants: checked before anything is sent, and never shown."""
+"""Where a server is, who vouches for it, and the key it wants: checked before anything is sent; no key is shown."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import re
+import ssl
 from dataclasses import dataclass
 from importlib.util import find_spec
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx
@@ -14,6 +16,7 @@ import httpx
 from spotchange.errors import InputError
 
 ENDPOINT = "/chat/completions"
+CA_VARIABLE = "SSL_CERT_FILE"  # OpenSSL's own name, which companies set for every program
 SHORTEST_SECRET = 8  # "none", "EMPTY", "ollama": what people give servers that want no key may stand in any sentence
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
@@ -27,6 +30,7 @@ class Address:
     """With its port; all of the address that is shown."""
     place: str
     """For signatures: a host may serve others of a model's name under other paths, which may hold keys."""
+    encrypted: bool
     open_to_readers: bool
     """What is sent there can be read on the way."""
 
@@ -51,6 +55,7 @@ def read_address(base_url: str, *, key_variable: str) -> Address:
         url=base + ENDPOINT,
         host=str(host),
         place=str(host) if known else f"{host}@{hashlib.sha256(parts.path.encode()).hexdigest()[:8]}",
+        encrypted=parts.scheme == "https",
         open_to_readers=parts.scheme == "http" and parts.hostname not in _LOOPBACK,
     )
 
@@ -73,6 +78,28 @@ def read_proxy(address: str | None) -> httpx.Proxy | None:
     if proxy.url.scheme.startswith("socks") and find_spec("socksio") is None:
         raise InputError("proxy: SOCKS needs one more package", hint="pip install 'httpx[socks]'")
     return proxy
+
+
+def read_authorities(ca_file: Path | None) -> ssl.SSLContext:
+    """Trust in the certificate authorities of one file, which the user or the environment names; else in public ones.
+
+    As everywhere, a file that is named replaces the public ones: an authority of a company vouches for its own servers.
+    """
+    named = os.environ.get(CA_VARIABLE) if ca_file is None else ca_file
+    if not named:
+        return httpx.create_ssl_context(trust_env=False)
+    said_by = f"${CA_VARIABLE}" if ca_file is None else "ca_file"
+    try:
+        if not Path(named).is_file():  # whoever reads a device reads for ever
+            raise InputError(f"{said_by}: {named} is not a file", hint="the certificate of your authority, in PEM form")
+        context = ssl.create_default_context(cafile=named)
+        if context.cert_store_stats()["x509"]:
+            return context
+    except ssl.SSLError:
+        pass
+    except OSError as error:
+        raise InputError(f"{said_by}: cannot read {named}: {error.strerror or error}") from error
+    raise InputError(f"{said_by}: {named} holds no certificate in PEM form")
 
 
 class ServerKey:

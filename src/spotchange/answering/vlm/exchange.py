@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -39,8 +40,11 @@ class Channel:
     layer that is named.
     """
 
-    def __init__(self, *, concurrency: int, timeout: float, proxy: httpx.Proxy | None) -> None:
+    def __init__(
+        self, *, concurrency: int, timeout: float, proxy: httpx.Proxy | None, trusted: ssl.SSLContext | None
+    ) -> None:
         self._transport = httpx.AsyncHTTPTransport(
+            verify=trusted or ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),  # which trusts nobody
             # A connection for each answer: what a server sends beyond one must not pass for the answer to the next.
             limits=httpx.Limits(max_connections=concurrency, max_keepalive_connections=0),
             proxy=proxy,

@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import math
+import ssl
 from collections.abc import Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 
 import httpx
 
-from spotchange.answering.vlm.address import ServerKey, read_address, read_proxy
+from spotchange.answering.vlm.address import ServerKey, read_address, read_authorities, read_proxy
 from spotchange.answering.vlm.asking import Arrived, Question, RawReply
 from spotchange.answering.vlm.exchange import Answered, Channel
 from spotchange.answering.vlm.pace import Pace, backoff, seconds_asked_for
@@ -24,6 +25,7 @@ from spotchange.errors import ReplyError, SpotchangeError
 log = logging.getLogger(__name__)
 AGAIN = {408, 409, 425, 429}  # and every 5xx
 REFUSED = {400, 422}  # a field that the server does not know, among other things
+TEXT_PARTS = ("text", "output_text")  # as chat completions and the newer responses call them
 ELSEWHERE = "it leads elsewhere, which is not followed (is the address right, and https: where it must be?)"
 
 
@@ -43,6 +45,7 @@ class ServedModel:
         self._settings = settings
         self._key = ServerKey(settings.key_variable)
         self._proxy = read_proxy(settings.proxy)
+        self._trusted = self._authorities(settings.ca_file)
         self._pace = Pace(settings.requests_per_minute)
         # Until the server has shown that it takes no schemas, no temperature, or the limit by another name.
         self._schemas, self._temperature, self._limit = True, True, "max_tokens"
@@ -53,6 +56,18 @@ class ServedModel:
         if self._key and self._address.open_to_readers:
             log.warning("the key travels to %s without encryption: the address begins with http:", self.host)
 
+    def _authorities(self, ca_file: Path | None) -> ssl.SSLContext | None:
+        """Who vouches for the server, and for a proxy on the way; None where no certificate is ever looked at."""
+        by_proxy = self._proxy is not None and self._proxy.url.scheme == "https"
+        if not (self._address.encrypted or by_proxy):
+            if ca_file is not None:  # no error: with --compare the same options are for two models
+                log.warning("ca_file is not used: the address of %s begins with http:", self.host)
+            return None
+        trusted = read_authorities(ca_file)
+        if self._proxy is not None and by_proxy:
+            self._proxy.ssl_context = trusted
+        return trusted
+
     def ask(self, questions: Sequence[Question], arrived: Arrived) -> None:
         """All questions, at most `concurrency` at a time."""
         _run(self._ask_all(questions, arrived))
@@ -60,7 +75,10 @@ class ServedModel:
     async def _ask_all(self, questions: Sequence[Question], arrived: Arrived) -> None:
         settings = self._settings
         free = asyncio.Semaphore(settings.concurrency)
-        async with Channel(concurrency=settings.concurrency, timeout=settings.timeout, proxy=self._proxy) as channel:
+        channel = Channel(
+            concurrency=settings.concurrency, timeout=settings.timeout, proxy=self._proxy, trusted=self._trusted
+        )
+        async with channel:
 
             async def one(place: int, question: Question) -> None:
                 async with free:
@@ -83,6 +101,10 @@ class ServedModel:
                 answered = await channel.post(self._address.url, body, self._key.headers)
             except (httpx.HTTPError, TimeoutError) as error:
                 reason = self._shown(str(error))
+                if "CERTIFICATE_VERIFY_FAILED" in reason:  # nor will it be trusted at the next try
+                    raise ReplyError(
+                        f"{reason} (the certificate of {self.host}; ca_file=FILE names who vouches)"
+                    ) from None
                 problem = f"{type(error).__name__} while asking {self.host}" + (f": {reason}" if reason else "")
             else:
                 if answered.status == 200:
@@ -143,17 +165,15 @@ class ServedModel:
             values = json.loads(answered.content)
             choice = values["choices"][0]
             message, why_ended = choice["message"], choice.get("finish_reason")
-            text = "" if message["content"] is None else message["content"]  # a model that has only thought so far
-            refused = why_ended == "content_filter" or bool(not text and message.get("refusal"))
+            text, refusal = _said(message)
+            refused = why_ended == "content_filter" or bool(refusal)
             usage = values.get("usage") or {}
-            if not isinstance(text, str):
-                raise TypeError
             return RawReply(
                 text=self._key.hidden_in(text),
                 prompt_tokens=max(0, int(usage.get("prompt_tokens") or 0)),
                 reply_tokens=max(0, int(usage.get("completion_tokens") or 0)),
                 cut_off=why_ended == "length" and not question.yes_or_no,
-                refusal=self._shown(str(message.get("refusal") or why_ended)) if refused else "",
+                refusal=self._shown(str(refusal or message.get("refusal") or why_ended)) if refused else "",
                 yes_probability=_yes_probability(choice) if question.yes_or_no else None,
             )
         except (ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError, RecursionError):
@@ -183,6 +203,22 @@ def _gave_way(body: dict[str, Any], complaint: str) -> bool:
     if "temperature" in complaint and body.pop("temperature", None) is not None:
         return True
     return body.pop("response_format", None) is not None  # the prompt asks for JSON all the same
+
+
+def _said(message: dict[str, Any]) -> tuple[str, str]:
+    """The text of a message, and why there is none; a `TypeError` where its content is neither a text nor parts.
+
+    Parts of text count, one after the other: thoughts and whatever else servers put beside them are no reply. A refusal
+    among them makes what stands before it none either.
+    """
+    content, refusal = message["content"], ""
+    if isinstance(content, list):
+        refusal = " ".join([part["refusal"] for part in content if part["type"] == "refusal"])
+        content = "".join([part["text"] for part in content if part["type"] in TEXT_PARTS])
+    text = "" if content is None else content  # a model that has only thought so far
+    if not isinstance(text, str):
+        raise TypeError
+    return text, refusal or ("" if text else str(message.get("refusal") or ""))
 
 
 def _yes_probability(choice: dict[str, Any]) -> float | None:

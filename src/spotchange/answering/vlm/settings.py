@@ -12,7 +12,7 @@ from pydantic import Field
 from spotchange.config.base import Settings
 from spotchange.errors import InputError
 
-_HOW_REACHED = {"concurrency", "timeout", "retries", "requests_per_minute", "key_variable", "proxy"}
+_HOW_REACHED = {"concurrency", "timeout", "retries", "requests_per_minute", "key_variable", "proxy", "ca_file"}
 OF_SERVERS = frozenset({*_HOW_REACHED, "image_format"})
 OF_LOCAL_MODELS = frozenset({"batch_size", "dtype", "device_map", "revision", "trust_remote_code", "adapter"})
 # How a server is reached, what is kept and what asking costs: no answer depends on these.
@@ -59,6 +59,9 @@ class VlmSettings(Settings):
     """Environment variable that holds the key; none is sent where it is empty."""
     proxy: str | None = None
     """Send everything through this proxy; proxies named in environment variables are not used."""
+    ca_file: Path | None = None
+    """Certificate authorities in PEM form that vouch for the server, such as a company's own; null: $SSL_CERT_FILE, and
+    where that is not set the public ones."""
     image_format: Literal["png", "jpeg"] = "png"
     """How images travel where the original file cannot be sent as it is."""
     # Local models

@@ -81,6 +81,19 @@ class Judged:
         """Pairs without a usable reply: they count in no score."""
         return [each for each in self.matched if isinstance(each, SpotchangeError)]
 
+    def notes(self, system: str) -> list[str]:
+        """What is to be known before the judged scores of this system are believed."""
+        found = []
+        if errors := self.errors:
+            told = f"{len(errors)} of {len(self.matched)} captions could not be judged and count in no judged score"
+            found.append(f"{system}: {told}; the first: {errors[0].message}")
+        if self.agreement is None:
+            told = f"the judge {self.judge} was not measured against the checker"
+            found.append(f"{system}: {told}: there is no caption that both could read")
+        if self.judge == system:
+            found.append(f"{system} judges its own captions")
+        return found
+
     def as_dict(self) -> dict[str, Any]:
         """Plain values."""
         return {

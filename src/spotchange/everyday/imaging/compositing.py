@@ -37,7 +37,7 @@ def compose(library: Library, scenes: Scenes, *, side: int) -> ImageBatch:
     is_target = scenes.changing[:, None].expand(-1, 2, -1).gather(2, order).float()
     on_gpu = library.device.type == "cuda"
     if on_gpu:
-        from spotchange.everyday.imaging.compositing_kernel import compose_in_one_pass, finish_in_one_pass
+        from spotchange.everyday.imaging.compositing_cuda import compose_in_one_pass, finish_in_one_pass
 
         pixels, changed, label = compose_in_one_pass(library, scenes, things, order, level, is_target, side=side)
     else:

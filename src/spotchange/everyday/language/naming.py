@@ -70,9 +70,7 @@ class Name:
     """How a thing may be called."""
 
     noun: str  # of the tree, or the root
-    certainty: float
     colour: str | None = None
-    colour_certainty: float = 0.0
 
 
 def hot_window(heat: Floats) -> tuple[float, float, float, float]:
@@ -95,15 +93,9 @@ def hot_window(heat: Floats) -> tuple[float, float, float, float]:
 
 def name_of(nouns: Floats, colours: Floats, tree: NounTree, *, level: float, colour_level: float = 0.6) -> Name:
     """The name that probabilities of nouns and colours allow."""
-    noun, certainty = tree.hedge(nouns, level)
     best = int(colours.argmax())
     says_colour = float(colours[best]) >= colour_level and COLOURS[best] != "multicolored"
-    return Name(
-        noun=noun,
-        certainty=certainty,
-        colour=COLOURS[best] if says_colour else None,
-        colour_certainty=float(colours[best]),
-    )
+    return Name(noun=tree.hedge(nouns, level), colour=COLOURS[best] if says_colour else None)
 
 
 def fill(frame: str, thing: Name, other: Name | None = None, *, with_colour: bool = True) -> str:

@@ -47,9 +47,7 @@ class NounTree:
     def depth(self, noun: int) -> int:
         return len(self.lineage(noun))
 
-    def hedge(
-        self, probabilities: npt.NDArray[np.floating], level: float, *, closer: float | None = None
-    ) -> tuple[str, float]:
+    def hedge(self, probabilities: npt.NDArray[np.floating], level: float, *, closer: float | None = None) -> str:
         """The most specific noun whose probability, kinds of it included, reaches `level`; else the root.
 
         Args:
@@ -58,13 +56,13 @@ class NounTree:
             closer: The same of nouns that are a kind of another; `level` without it.
         """
         of_kind = self.membership_cached() @ probabilities[: len(self.names)].astype(np.float32)
-        best, certainty, deepest = ROOT, 1.0, (0, 0.0)
+        best, deepest = ROOT, (0, 0.0)
         least = np.where(np.asarray(self.parents) < 0, level, level if closer is None else closer)
         for noun in np.flatnonzero(of_kind >= least):
             rank = (self.depth(int(noun)), float(of_kind[noun]))
             if rank > deepest:
-                best, certainty, deepest = self.names[noun], float(of_kind[noun]), rank
-        return best, certainty
+                best, deepest = self.names[noun], rank
+        return best
 
     def membership_cached(self) -> npt.NDArray[np.float32]:
         return _membership(self)

@@ -174,7 +174,7 @@ def _name(noun: str | None, colour: str | None, tree: NounTree, chance: random.R
 
 
 def _named(noun: str | None, colour: str | None) -> Name:
-    return Name(noun=noun or ROOT, certainty=1.0, colour=None if colour == "multicolored" else colour)
+    return Name(noun=noun or ROOT, colour=None if colour == "multicolored" else colour)
 
 
 def _beside(facts: Facts, side: int, size: tuple[int, int]) -> str | None:
@@ -189,7 +189,7 @@ def _beside(facts: Facts, side: int, size: tuple[int, int]) -> str | None:
             if words(target, thing["boxes"][side], size):
                 far = distance(target, thing["boxes"][side])
                 if best is None or far < best[0]:
-                    best = far, f"{test} {phrase(Name(noun=thing['nouns'][side], certainty=1.0), 'the')}"
+                    best = far, f"{test} {phrase(Name(noun=thing['nouns'][side]), 'the')}"
                 break
     return None if best is None else best[1]
 

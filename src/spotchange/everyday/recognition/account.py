@@ -93,7 +93,7 @@ class Account:
         seen = [self._best_person(each) for each in self.detected]
         if seen[0] is None and seen[1] is None:
             return None
-        name = Name(noun="person", certainty=1.0)
+        name = Name(noun="person")
         if seen[0] is not None and seen[1] is not None:
             alike = self.traces.same_colours(seen[0], seen[1]) >= 0.5
             return SeenChange(kind="move" if alike else None, before=seen[0], after=seen[1], thing=name)
@@ -163,8 +163,8 @@ class Account:
     def _named(self, looks: Chances, colour: str | None = None) -> Name:
         """All looks at one thing as one name: they are witnesses of the same."""
         together = np.exp(np.log(looks[:, :-1] + 1e-9).mean(axis=0))
-        noun, certainty = self.recognisers.evidence.noun(together / together.sum())
-        return Name(noun=noun, certainty=certainty, colour=colour if noun == ROOT else None)
+        noun = self.recognisers.evidence.noun(together / together.sum())
+        return Name(noun=noun, colour=colour if noun == ROOT else None)
 
     def places(self) -> list[Place]:
         """The comparison's findings, those that weigh most first, with what is seen at their places."""
@@ -275,7 +275,7 @@ class Account:
         old, new = self._named(looks[:1]), self._named(looks[1:])
         if alike < _SAME and (colours < 0.6 or ROOT not in (old.noun, new.noun)):
             return SeenChange(kind="replace", before=box, after=box, thing=old, other=new)
-        unsure = same if alike >= _SAME else Name(noun=ROOT, certainty=1.0)
+        unsure = same if alike >= _SAME else Name(noun=ROOT)
         return SeenChange(kind=None, before=box, after=box, thing=unsure)
 
     def _moves_joined(self, told: list[tuple[SeenChange, Chances]]) -> list[tuple[SeenChange, Chances]]:

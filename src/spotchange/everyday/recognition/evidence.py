@@ -58,8 +58,8 @@ class Evidence:
         logs = self.second * np.log(softmax(second) + self.second_floor) + np.log1p(self.detector * marks)
         return softmax(logs / self.temperature)
 
-    def noun(self, probabilities: Floats) -> tuple[str, float]:
-        """What may be said of a thing with these probabilities (nouns,), and how sure it is."""
+    def noun(self, probabilities: Floats) -> str:
+        """What may be said of a thing with these probabilities (nouns,)."""
         return self.tree.hedge(probabilities, self.level, closer=self.closer)
 
 

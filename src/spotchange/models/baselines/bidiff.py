@@ -66,6 +66,3 @@ class BiDiff(LstmSystem):
         _, back, forth, _ = seen["memory"].float().unbind(dim=1)
         opposite = 1 + F.cosine_similarity(forth, back, dim=-1).mean()
         return {"map_sum": map_sum(seen["map_before"], seen["map_after"]), "consistency": opposite}
-
-    def heat(self, seen: Seen) -> Tensor:
-        return torch.stack([seen["map_before"], seen["map_after"]], dim=1)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import torch
 from torch import Tensor
 
 from spotchange.models.baselines.dual_map import map_sum
@@ -46,6 +45,3 @@ class CaptDualAtt(LstmSystem):
 
     def auxiliary(self, seen: Seen, reading: Reading, ids: Tensor, mask: Tensor, *, changed: bool) -> dict[str, Tensor]:
         return {"map_sum": map_sum(seen["map_before"], seen["map_after"])} if changed else {}
-
-    def heat(self, seen: Seen) -> Tensor:
-        return torch.stack([seen["map_before"], seen["map_after"]], dim=1)

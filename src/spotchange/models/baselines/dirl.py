@@ -12,7 +12,7 @@ from spotchange.models.baselines.attention import PackedAttention, seen_by_words
 from spotchange.models.baselines.cells import CellConv, grid_positions, with_coordinates
 from spotchange.models.baselines.matching import decorrelation, diagonal_loss
 from spotchange.models.baselines.skeleton import Reading, Seen, System
-from spotchange.models.baselines.transformer import DecoderLayer, WordSteps, layers_of, read_words, sinusoid
+from spotchange.models.baselines.transformer import DecoderLayer, WordSteps, layers_of, read_words, with_sinusoid
 
 DROPOUT = 0.1
 OFF_DIAGONAL = 0.003
@@ -73,8 +73,7 @@ class DirlCore(nn.Module):
 
     def words(self, ids: Tensor, first: int) -> Tensor:
         """Embedded words from place `first` on."""
-        words = self.embed(ids)
-        embedded: Tensor = self.fc(words + sinusoid(first, ids.shape[1], words.shape[-1], words))
+        embedded: Tensor = self.fc(with_sinusoid(self.embed(ids), first))
         return embedded
 
 

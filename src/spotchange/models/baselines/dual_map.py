@@ -31,6 +31,10 @@ class DualMap(nn.Module):
         first, second = self.map_of(torch.cat([before, after])).chunk(2)
         return first, second
 
+    def maps_beside(self, difference: Tensor, before: Tensor, after: Tensor) -> tuple[Tensor, Tensor]:
+        """The maps of [before; difference] and [after; difference]."""
+        return self.maps(torch.cat([before, difference], dim=-1), torch.cat([after, difference], dim=-1))
+
 
 def under(weights: Tensor, cells: Tensor) -> Tensor:
     """SUM over cells of weight x features (neither a mean nor a softmax): (pairs, channels)."""

@@ -6,7 +6,6 @@ configuration asks for captions without repeated words, but the sampler reads a 
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor, nn
 
 from spotchange.models.baselines.cells import with_coordinates
@@ -29,8 +28,7 @@ class ChangeDetector(DualMap):
     def forward(self, before: Tensor, after: Tensor) -> Seen:
         """Maps, and what lies under them: before, difference, after."""
         before, after = with_coordinates(before, self.grid), with_coordinates(after, self.grid)
-        difference = after - before
-        first, second = self.maps(torch.cat([before, difference], dim=-1), torch.cat([after, difference], dim=-1))
+        first, second = self.maps_beside(after - before, before, after)
         l_before, l_after = under(first, before), under(second, after)
         return {
             "memory": memory_of(l_before, l_after - l_before, l_after),
@@ -69,7 +67,3 @@ class Duda(DynamicSystem):
         self.speaker = DynamicSpeaker(
             channels + 2, vocabulary, word=word, hidden=hidden, dropout=dropout, summary=summary
         )
-
-    def look(self, before: Tensor, after: Tensor) -> Seen:
-        seen: Seen = self.change_detector(before, after)
-        return seen

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from spotchange.models.baselines.dual_map import map_sum
 from spotchange.models.baselines.recurrent import DynamicSpeaker, RecurrentSteps, weight_entropy
@@ -13,11 +12,16 @@ from spotchange.models.baselines.skeleton import Reading, Seen, System
 
 
 class DynamicSystem(System):
-    """`look` gives `memory` (pairs, 3, channels), `map_before` and `map_after` (pairs, cells)."""
+    """The detector gives `memory` (pairs, 3, channels), `map_before` and `map_after` (pairs, cells)."""
 
     weights: ClassVar[dict[str, float]] = {"map_sum": 2.5e-3, "entropy": -1e-4}
     least_words = 1
+    change_detector: nn.Module
     speaker: DynamicSpeaker
+
+    def look(self, before: Tensor, after: Tensor) -> Seen:
+        seen: Seen = self.change_detector(before, after)
+        return seen
 
     def read(self, seen: Seen, ids: Tensor, mask: Tensor) -> Reading:
         result: Reading = self.speaker(seen["memory"], ids, seen.get("tags"))
@@ -37,9 +41,6 @@ class DynamicSystem(System):
             "map_sum": map_sum(seen["map_before"], seen["map_after"]),
             "entropy": weight_entropy(reading["module_weights"], mask),
         }
-
-    def heat(self, seen: Seen) -> Tensor | None:
-        return torch.stack([seen["map_before"], seen["map_after"]], dim=1)
 
 
 class DetectorSystem(DynamicSystem):
@@ -75,7 +76,3 @@ class DetectorSystem(DynamicSystem):
     def own_parts(self, vocabulary: int, width: int, dropout: float) -> dict[str, Any]:
         """Make what only this system has; returns further arguments of its speaker."""
         return {}
-
-    def look(self, before: Tensor, after: Tensor) -> Seen:
-        seen: Seen = self.change_detector(before, after)
-        return seen

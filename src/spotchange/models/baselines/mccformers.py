@@ -22,7 +22,7 @@ from spotchange.models.baselines.transformer import (
     WordSteps,
     layers_of,
     read_words,
-    sinusoid,
+    with_sinusoid,
 )
 
 
@@ -46,17 +46,9 @@ class DEncoder(nn.Module):
         self.w_embedding, self.h_embedding = nn.Embedding(grid[1], width // 2), nn.Embedding(grid[0], width // 2)
         self.transformer = nn.ModuleList(CrossLayer(width, heads, inner, dropout=0.5) for _ in range(layers))
 
-    def tokens(self, before: Tensor, after: Tensor) -> tuple[Tensor, Tensor]:
-        places = grid_positions(self.w_embedding, self.h_embedding, self.grid)
-        return self.projection(before) + places, self.projection(after) + places
-
     def forward(self, before: Tensor, after: Tensor) -> Seen:
-        first, second = self.tokens(before, after)
-        seen = {"tokens_before": first, "tokens_after": second}
-        for number, layer in enumerate(self.transformer, 1):
-            first, second = layer(torch.cat([first, second]), torch.cat([second, first])).chunk(2)
-            seen |= {f"before_{number}": first, f"after_{number}": second}
-        return seen | {"memory": torch.cat([first, second], dim=-1)}
+        places = grid_positions(self.w_embedding, self.h_embedding, self.grid)
+        return crossed_cells(self.projection(before) + places, self.projection(after) + places, self.transformer)
 
 
 class SEncoder(nn.Module):
@@ -81,6 +73,15 @@ class SEncoder(nn.Module):
             [self.input_proj(before) + places + images[0], self.input_proj(after) + places + images[1]], dim=1
         )
         return joint_cells(joint, self.transformer.layers)
+
+
+def crossed_cells(first: Tensor, second: Tensor, layers: nn.ModuleList) -> Seen:
+    """Each image's cells ask the other's in every one of `layers`, then the two images side by side, cell by cell."""
+    seen = {"tokens_before": first, "tokens_after": second}
+    for number, layer in enumerate(layers, 1):
+        first, second = layer(torch.cat([first, second]), torch.cat([second, first])).chunk(2)
+        seen |= {f"before_{number}": first, f"after_{number}": second}
+    return seen | {"memory": torch.cat([first, second], dim=-1)}
 
 
 def joint_cells(joint: Tensor, layers: nn.ModuleList) -> Seen:
@@ -109,8 +110,7 @@ class MccDecoder(nn.Module):
         return DecoderLayer(width, heads, inner, dropout=dropout)
 
     def embed(self, ids: Tensor, first: int) -> Tensor:
-        words = self.vocab_embedding(ids)
-        return F.dropout(words + sinusoid(first, ids.shape[1], words.shape[-1], words), 0.1, self.training)
+        return F.dropout(with_sinusoid(self.vocab_embedding(ids), first), 0.1, self.training)
 
     def forward(self, memory: Tensor, ids: Tensor, mask: Tensor) -> tuple[Tensor, list[LayerReading]]:
         """Scores of the next words and what each layer read; `mask` (…, words, words) says which word sees which."""

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from spotchange.models.baselines.attention import seen_by_words
 from spotchange.models.baselines.cells import CellConv
-from spotchange.models.baselines.mccformers import Layers, joint_cells
+from spotchange.models.baselines.mccformers import Layers, crossed_cells, joint_cells
 from spotchange.models.baselines.skeleton import Reading, Seen, System
 from spotchange.models.baselines.transformer import CrossLayer, DecoderLayer, WordSteps, layers_of, read_words
 
@@ -76,10 +76,7 @@ class McFormersRewrite(System):
         first, second = encoder.linear(before), encoder.linear(after)
         if self.joint:
             return joint_cells(torch.cat([first, second], dim=1) + places, encoder.transformer.layers)
-        first, second = first + places, second + places
-        for layer in encoder.transformer.layers:
-            first, second = layer(torch.cat([first, second]), torch.cat([second, first])).chunk(2)
-        return {"memory": torch.cat([first, second], dim=-1)}
+        return crossed_cells(first + places, second + places, encoder.transformer.layers)
 
     def embed(self, ids: Tensor, first: int) -> Tensor:
         """Words with their learned places."""

@@ -19,10 +19,9 @@ from torch.nn import functional as F
 from spotchange.models.baselines.attention import SplitAttention
 from spotchange.models.baselines.cells import CellConv, as_cells, as_planes, grid_positions, with_coordinates
 from spotchange.models.baselines.dual_map import DualMap, map_sum, under
-from spotchange.models.baselines.skeleton import Reading, Seen, System
-from spotchange.models.baselines.transformer import WordSteps
-from spotchange.models.baselines.tu_speaker import TuSpeaker
-from spotchange.models.baselines.word_labels import RELATIONS, part_of_speech, relation
+from spotchange.models.baselines.skeleton import Reading, Seen
+from spotchange.models.baselines.tu_speaker import TuSpeaker, TuSystem
+from spotchange.models.baselines.word_labels import RELATIONS, label_loss, part_of_speech, relation
 
 
 class Neighbours(nn.Module):
@@ -80,21 +79,19 @@ class ContrastDetector(DualMap):
         self.fuse = nn.Sequential(nn.Linear(2 * width, width), nn.Dropout(0.1), nn.ReLU())
 
     def forward(self, before: Tensor, after: Tensor) -> Seen:
-        cells = self.img(torch.cat([with_coordinates(each, self.grid) for each in (before, after)]))
+        cells = self.img(with_coordinates(torch.cat([before, after]), self.grid))
         cells = cells + grid_positions(self.w_embedding, self.h_embedding, self.grid)
         cells = self.neighbours(cells, self.grid)
         first, second = cells.chunk(2)
         apart = cells - self.cross.common(cells, torch.cat([second, first]), self.grid)
         difference = self.fuse(torch.cat(apart.chunk(2), dim=-1))
-        map_first, map_second = self.maps(
-            torch.cat([first, difference], dim=-1), torch.cat([second, difference], dim=-1)
-        )
+        map_first, map_second = self.maps_beside(difference, first, second)
         fused = under((map_first + map_second) / 2, difference)
         memory = torch.stack([under(map_first, first), under(map_second, second), fused], dim=1)
         return {"memory": memory, "map_before": map_first, "map_after": map_second}
 
 
-class Nct(System):
+class Nct(TuSystem):
     """NCT."""
 
     title = "after NCT"
@@ -126,31 +123,14 @@ class Nct(System):
         kinds = [part_of_speech(word) for word in words]
         self.relation_of.copy_(torch.tensor([[relation(one, other) for other in kinds] for one in kinds]))
 
-    def look(self, before: Tensor, after: Tensor) -> Seen:
-        seen: Seen = self.change_detector(before, after)
-        return seen
-
     def read(self, seen: Seen, ids: Tensor, mask: Tensor) -> Reading:
-        reading: Reading = self.speaker(seen["memory"], ids, mask)
+        reading = super().read(seen, ids, mask)
         return reading | {"relations": self.relation(reading["states"])}
-
-    def steps(self, seen: Seen, rows_per_pair: int) -> WordSteps:
-        return self.speaker.steps(seen["memory"], rows_per_pair)
 
     def auxiliary(self, seen: Seen, reading: Reading, ids: Tensor, mask: Tensor, *, changed: bool) -> dict[str, Tensor]:
         # The state before a word predicts what that word is to the one after it.
-        targets = F.pad(self.relation_of[ids[:, :-1], ids[:, 1:]].long(), (0, 1))
-        losses = {"relations": _label_loss(reading["relations"], targets, mask)}
+        labels = self.relation_of[ids[:, 1:-1], ids[:, 2:]].long()
+        losses = {"relations": label_loss(reading["relations"][:, :-2], labels, mask[:, 2:])}
         if changed:
             losses["map_sum"] = map_sum(seen["map_before"], seen["map_after"])
         return losses
-
-    def heat(self, seen: Seen) -> Tensor:
-        return torch.stack([seen["map_before"], seen["map_after"]], dim=1)
-
-
-def _label_loss(scores: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
-    """Scores at a word against the label of the next one, where there is a word after that."""
-    counted = mask[:, 2:]
-    losses = F.cross_entropy(scores[:, :-2].flatten(0, 1).float(), labels[:, 1:-1].flatten(), reduction="none")
-    return (losses * counted.flatten()).sum() / counted.sum().clamp(min=1)

@@ -35,13 +35,13 @@ class MatchDetector(DualMap):
         self.fc1 = nn.Linear(width, 6)  # as in DUDA, never trained
 
     def forward(self, before: Tensor, after: Tensor) -> Seen:
-        cells = self.img(torch.cat([with_coordinates(each, self.grid) for each in (before, after)]))
+        cells = self.img(with_coordinates(torch.cat([before, after]), self.grid))
         cells = self.att_layer(cells, cells)
         first, second = cells.chunk(2)
         other = torch.cat([second, first])
         changed = cells - torch.sigmoid(self.query(cells) + self.key(other)) * other
         fused = self.fuse(torch.cat(changed.chunk(2), dim=-1))
-        map_first, map_second = self.maps(torch.cat([first, fused], dim=-1), torch.cat([second, fused], dim=-1))
+        map_first, map_second = self.maps_beside(fused, first, second)
         l_first, l_second = under(map_first, first), under(map_second, second)
         l_diff = self.fuse_diff(torch.cat([l_second - l_first, l_first - l_second], dim=-1))
         summary = torch.cat([first.mean(dim=1), second.mean(dim=1), fused.mean(dim=1)], dim=-1)

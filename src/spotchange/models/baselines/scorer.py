@@ -12,9 +12,8 @@ from torch.nn import functional as F
 from spotchange.models.baselines.attention import AddedAttention, PackedAttention
 from spotchange.models.baselines.cells import CellConv, grid_positions, with_coordinates
 from spotchange.models.baselines.matching import diagonal_loss, matching
-from spotchange.models.baselines.skeleton import Reading, Seen, System
-from spotchange.models.baselines.transformer import WordSteps
-from spotchange.models.baselines.tu_speaker import TuSpeaker, mean_of_words
+from spotchange.models.baselines.skeleton import Reading, Seen
+from spotchange.models.baselines.tu_speaker import TuSpeaker, TuSystem, mean_of_words
 
 MOST = math.log(100.0)  # of a learned scale, as a logarithm
 
@@ -92,7 +91,7 @@ class BackwardReasoning(nn.Module):
         return (diagonal_loss(matrix) + diagonal_loss(matrix.T)) / 2
 
 
-class ScorerSystem(System):
+class ScorerSystem(TuSystem):
     """SCORER.
 
     Args:
@@ -109,6 +108,7 @@ class ScorerSystem(System):
     weights: ClassVar[dict[str, float]] = {"mtm": 0.1}
     says_unknown = False
     cbr_part = False
+    change_detector: ScorerDetector
 
     def __init__(
         self,
@@ -136,15 +136,7 @@ class ScorerSystem(System):
             self.cbr.requires_grad_(not as_published)
 
     def look(self, before: Tensor, after: Tensor) -> Seen:
-        seen: Seen = self.change_detector(with_coordinates(before, self.grid), with_coordinates(after, self.grid))
-        return seen
-
-    def read(self, seen: Seen, ids: Tensor, mask: Tensor) -> Reading:
-        reading: Reading = self.speaker(seen["memory"], ids, mask)
-        return reading
-
-    def steps(self, seen: Seen, rows_per_pair: int) -> WordSteps:
-        return self.speaker.steps(seen["memory"], rows_per_pair)
+        return super().look(with_coordinates(before, self.grid), with_coordinates(after, self.grid))
 
     def attentions(self) -> list[ScaledAttention]:
         """Of the cross layers, in order."""

@@ -20,7 +20,9 @@ from spotchange.models.decoding.torch_arrays import TorchArrays
 from spotchange.models.interface import DecodingOptions, Generated, VisualState
 from spotchange.models.vision.grid_features import GridFeatures
 
-Seen = dict[str, Tensor]  # all (pairs, ...); "memory" (pairs, tokens, width) is what the speaker reads
+# All (pairs, ...); "memory" (pairs, tokens, width) is what the speaker reads. A system with a map over each image, of
+# where it shows the change, calls them "map_before" and "map_after" (pairs, cells).
+Seen = dict[str, Tensor]
 Reading = dict[str, Tensor]  # all (pairs, ...); "logits" (pairs, words, vocabulary) among them
 
 
@@ -67,8 +69,10 @@ class System(nn.Module, ABC):
         """Look at the vocabulary, once, where labels of words are learnt."""
 
     def heat(self, seen: Seen) -> Tensor | None:
-        """(pairs, 2, cells) in [0, 1]: where each image shows the change; None: the system does not say."""
-        return None
+        """(pairs, 2, cells), at least 0: where each image shows the change; None: the system does not say."""
+        if "map_before" not in seen:
+            return None
+        return torch.stack([seen["map_before"], seen["map_after"]], dim=1)
 
     def after_step(self) -> None:
         """What must hold after every update of the weights."""

@@ -16,10 +16,9 @@ from spotchange.models.baselines.attention import AddedAttention
 from spotchange.models.baselines.cells import CellConv, grid_positions, with_coordinates
 from spotchange.models.baselines.dual_map import DualMap, gated, map_sum, under
 from spotchange.models.baselines.matching import info_nce
-from spotchange.models.baselines.skeleton import Reading, Seen, System
+from spotchange.models.baselines.skeleton import Reading, Seen
 from spotchange.models.baselines.srdrl import KindGate, kind_loss
-from spotchange.models.baselines.transformer import WordSteps
-from spotchange.models.baselines.tu_speaker import TuCore, TuLayer, TuSpeaker
+from spotchange.models.baselines.tu_speaker import TuCore, TuLayer, TuSpeaker, TuSystem
 from spotchange.models.baselines.word_labels import part_of_speech
 
 
@@ -39,7 +38,7 @@ class SmartDetector(DualMap):
         self.fuse = nn.Sequential(nn.Linear(2 * width, width), nn.ReLU())
 
     def forward(self, before: Tensor, after: Tensor) -> Seen:
-        cells = self.img(torch.cat([with_coordinates(each, self.grid) for each in (before, after)]))
+        cells = self.img(with_coordinates(torch.cat([before, after]), self.grid))
         cells = cells + grid_positions(self.w_embedding, self.h_embedding, self.grid)
         token = self.class_token.to(cells.dtype).expand(len(cells), 1, -1)
         cells = torch.cat([token, cells], dim=1)
@@ -90,7 +89,7 @@ class GatedSpeaker(TuSpeaker):
         return GatedCore(vocabulary, **sizes)
 
 
-class Smart(System):
+class Smart(TuSystem):
     """SMART."""
 
     title = "after SMART"
@@ -118,19 +117,12 @@ class Smart(System):
     def take_words(self, words: list[str]) -> None:
         self.kind_of_word.copy_(torch.tensor([part_of_speech(word) for word in words]))
 
-    def look(self, before: Tensor, after: Tensor) -> Seen:
-        seen: Seen = self.change_detector(before, after)
-        return seen
-
     def read(self, seen: Seen, ids: Tensor, mask: Tensor) -> Reading:
-        reading: Reading = self.speaker(seen["memory"], ids, mask)
+        reading = super().read(seen, ids, mask)
         last = self.speaker.core.layer[-1]
         assert isinstance(last, GatedLayer)
         gate = last.kind_gate
         return reading | {"kinds": gate.kinds(gate.hidden(reading["after_words"]))}
-
-    def steps(self, seen: Seen, rows_per_pair: int) -> WordSteps:
-        return self.speaker.steps(seen["memory"], rows_per_pair)
 
     def auxiliary(self, seen: Seen, reading: Reading, ids: Tensor, mask: Tensor, *, changed: bool) -> dict[str, Tensor]:
         losses = {
@@ -140,6 +132,3 @@ class Smart(System):
         if changed:
             losses["map_sum"] = map_sum(seen["map_before"], seen["map_after"])
         return losses
-
-    def heat(self, seen: Seen) -> Tensor:
-        return torch.stack([seen["map_before"], seen["map_after"]], dim=1)

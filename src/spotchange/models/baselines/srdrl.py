@@ -18,7 +18,7 @@ from spotchange.models.baselines.dual_map import DualMap, gated, memory_of, unde
 from spotchange.models.baselines.dynamic_system import DetectorSystem
 from spotchange.models.baselines.recurrent import DynamicFeed, DynamicSpeaker, RecurrentSteps, State
 from spotchange.models.baselines.skeleton import Reading, Seen
-from spotchange.models.baselines.word_labels import LABELS, part_of_speech
+from spotchange.models.baselines.word_labels import LABELS, label_loss, part_of_speech
 
 
 class RelationDetector(DualMap):
@@ -34,7 +34,7 @@ class RelationDetector(DualMap):
         self.fc1 = nn.Linear(width, 6)  # as in DUDA, never trained
 
     def forward(self, before: Tensor, after: Tensor) -> Seen:
-        cells = self.img(torch.cat([with_coordinates(each, self.grid) for each in (before, after)]))
+        cells = self.img(with_coordinates(torch.cat([before, after]), self.grid))
         cells = self.att_layer(cells, cells)
         first, second = cells.chunk(2)
         difference = second - first
@@ -139,6 +139,4 @@ class Srdrl(DetectorSystem):
 
 def kind_loss(scores: Tensor, kind_of_word: Tensor, ids: Tensor, mask: Tensor) -> Tensor:
     """Cross-entropy of the kinds of the words that follow; scores (pairs, words, kinds)."""
-    targets, counted = kind_of_word[ids[:, 1:]], mask[:, 1:]
-    losses = F.cross_entropy(scores[:, :-1].flatten(0, 1).float(), targets.flatten(), reduction="none")
-    return (losses * counted.flatten()).sum() / counted.sum().clamp(min=1)
+    return label_loss(scores[:, :-1], kind_of_word[ids[:, 1:]], mask[:, 1:])

@@ -25,10 +25,11 @@ def _table(length: int, width: int, device: torch.device) -> Tensor:
         return table
 
 
-def sinusoid(first: int, words: int, width: int, like: Tensor) -> Tensor:
-    """(words, width) of the usual sines and cosines, from place `first` on."""
-    length = -(-(first + words) // 64) * 64  # few tables, whatever the lengths
-    return _table(length, width, like.device)[first : first + words]
+def with_sinusoid(words: Tensor, first: int) -> Tensor:
+    """(rows, words, width) plus the usual sines and cosines, from place `first` on."""
+    last = first + words.shape[1]
+    length = -(-last // 64) * 64  # few tables, whatever the lengths
+    return words + _table(length, words.shape[-1], words.device)[first:last]
 
 
 class LayerReading(NamedTuple):

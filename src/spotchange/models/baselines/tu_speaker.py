@@ -6,7 +6,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from spotchange.models.baselines.attention import Attention, KeysValues, SplitAttention, seen_by_words
-from spotchange.models.baselines.transformer import LayerReading, WordSteps, layers_of, read_words, sinusoid
+from spotchange.models.baselines.skeleton import Reading, Seen, System
+from spotchange.models.baselines.transformer import LayerReading, WordSteps, layers_of, read_words, with_sinusoid
 
 EPS = 1e-6
 DROPOUT = 0.1
@@ -68,8 +69,7 @@ class TuCore(nn.Module):
 
     def words(self, ids: Tensor, first: int) -> Tensor:
         """Embedded words from place `first` on."""
-        words = self.embed(ids)
-        embedded: Tensor = self.fc(words + sinusoid(first, ids.shape[1], words.shape[-1], words))
+        embedded: Tensor = self.fc(with_sinusoid(self.embed(ids), first))
         return embedded
 
 
@@ -100,6 +100,24 @@ class TuSpeaker(nn.Module):
 
     def steps(self, memory: Tensor, rows_per_pair: int) -> WordSteps:
         return WordSteps(layers_of(self.core.layer), memory, rows_per_pair, embed=self.core.words, scores=self.logit)
+
+
+class TuSystem(System):
+    """What the family's systems share: a detector gives `memory`, and this speaker reads it."""
+
+    change_detector: nn.Module
+    speaker: TuSpeaker
+
+    def look(self, before: Tensor, after: Tensor) -> Seen:
+        seen: Seen = self.change_detector(before, after)
+        return seen
+
+    def read(self, seen: Seen, ids: Tensor, mask: Tensor) -> Reading:
+        reading: Reading = self.speaker(seen["memory"], ids, mask)
+        return reading
+
+    def steps(self, seen: Seen, rows_per_pair: int) -> WordSteps:
+        return self.speaker.steps(seen["memory"], rows_per_pair)
 
 
 def mean_of_words(states: Tensor, mask: Tensor) -> Tensor:

@@ -47,15 +47,13 @@ class ResidualDetector(DualMap):
         self.fc1 = nn.Linear(width, 6)  # as in DUDA, never trained
 
     def forward(self, before: Tensor, after: Tensor) -> Seen:
-        cells = self.img(torch.cat([with_coordinates(each, self.grid) for each in (before, after)]))
+        cells = self.img(with_coordinates(torch.cat([before, after]), self.grid))
         cells = self.att_layer.around(cells, self.grid)
         first, second = cells.chunk(2)
         other = torch.cat([second, first])
         apart = cells - self.common_norm(F.scaled_dot_product_attention(cells, other, other))
         difference = self.fuse(torch.cat(apart.chunk(2), dim=-1))
-        map_first, map_second = self.maps(
-            torch.cat([first, difference], dim=-1), torch.cat([second, difference], dim=-1)
-        )
+        map_first, map_second = self.maps_beside(difference, first, second)
         l_first, l_second = under(map_first, first), under(map_second, second)
         l_diff = self.fuse_diff(torch.cat([l_first - l_second, l_second - l_first], dim=-1))
         return {"memory": memory_of(l_first, l_diff, l_second), "map_before": map_first, "map_after": map_second}

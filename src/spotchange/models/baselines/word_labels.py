@@ -6,6 +6,9 @@ generated captions' words and common function words, else from its ending.
 
 from __future__ import annotations
 
+from torch import Tensor
+from torch.nn import functional as F
+
 from spotchange.language import SPECIAL_TOKENS
 
 TAGS = ("NOUN", "VERB", "ADJ", "ADV", "PRON", "DET", "ADP", "NUM", "CONJ", "PRT", "PUNCT", "X")
@@ -57,3 +60,9 @@ def relation(label: int, following: int) -> int:
 
 _GROUPS = [{"NOUN": 0, "VERB": 1, "ADJ": 2, "DET": 3, "ADP": 4, "ADV": 5}.get(tag, 6) for tag in TAGS] + [6] * 4
 RELATIONS = 49
+
+
+def label_loss(scores: Tensor, labels: Tensor, counted: Tensor) -> Tensor:
+    """Mean cross-entropy of labels (pairs, words) where they are `counted`; scores (pairs, words, kinds of label)."""
+    losses = F.cross_entropy(scores.flatten(0, 1).float(), labels.flatten(), reduction="none")
+    return (losses * counted.flatten()).sum() / counted.sum().clamp(min=1)

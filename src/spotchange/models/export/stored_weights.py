@@ -61,7 +61,7 @@ def point_to_stored(model: ir.Model, stored: dict[str, StoredTensor], folder: Pa
         if not name.startswith("model.") or tensor is None:
             continue
         if value.shape is None or tuple(value.shape) != tensor.shape:
-            raise ModelError(f"{folder / tensor.file}: {name} has shape {tensor.shape}, the graph wants {value.shape}")
+            raise ModelError(f"{tensor.file}: {name} has shape {tensor.shape}, the graph wants {value.shape}")
         files.add(tensor.file)
         external = _external(name, tensor, folder)
         if tensor.type == value.dtype:

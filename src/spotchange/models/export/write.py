@@ -73,7 +73,7 @@ def export_onnx(folder: Path) -> OnnxManifest:
             checksums[file] = sha256(paths[file])
             checksums |= {each: sha256(folder / each) for each in stored}
         differences = _compare(model, modules, paths, manifest)
-        _refuse_unequal(differences, folder)
+        _refuse_unequal(differences)
     manifest = manifest.model_copy(update={"sha256": checksums, "largest_difference": differences})
     manifest.write(folder)
     return manifest
@@ -218,7 +218,7 @@ def _with_stored_weights(graph: Any, folder: Path) -> set[str]:
     files = point_to_stored(graph, stored_tensors(folder), folder)
     embedded = embedded_bytes(graph)
     if embedded > _LARGEST_EMBEDDED:
-        raise ModelError(f"this model cannot be exported to ONNX: {embedded:,} bytes of its graph are not in {folder}")
+        raise ModelError(f"this model cannot be exported to ONNX: {embedded:,} bytes of its graph are no weights of it")
     return files
 
 
@@ -255,7 +255,7 @@ def _difference(ours: Any, theirs: Any) -> float:
     return float(np.abs(ours - theirs).max() / max(1.0, np.abs(theirs).max())) if theirs.size else 0.0
 
 
-def _refuse_unequal(differences: dict[str, float], folder: Path) -> None:
+def _refuse_unequal(differences: dict[str, float]) -> None:
     apart = [name for name, value in differences.items() if not value <= AGREEMENT]
     if apart:
-        raise ModelError(f"the export of {folder} does not agree with torch: {', '.join(apart)}; nothing was written")
+        raise ModelError(f"this model's export does not agree with torch: {', '.join(apart)}; nothing was written")

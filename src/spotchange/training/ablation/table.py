@@ -23,6 +23,7 @@ from spotchange.config.training import Recipe
 from spotchange.errors import ConfigError
 from spotchange.files import load_json, recover_folder, write_text
 from spotchange.locks import one_writer
+from spotchange.metrics.significance import rank_correlation
 from spotchange.models.weights.description import BEST, LAST
 from spotchange.training.ablation.paired import PairedTest, paired_test
 from spotchange.training.log import read_log
@@ -196,16 +197,11 @@ def collect(ablation: Ablation, out: Path) -> list[CellResult]:
     return rows
 
 
-def rank_correlation(rows: list[CellResult], columns: tuple[str, str]) -> float | None:
+def columns_agree(rows: list[CellResult], columns: tuple[str, str]) -> float | None:
     """Spearman's rho of two columns over the cells that have both; None where it is not defined."""
     pairs = [(row.mean(columns[0]), row.mean(columns[1])) for row in rows]
     both = [(a, b) for a, b in pairs if a is not None and b is not None]
-    if len(both) < 2:
-        return None
-    first, second = (_ranks([pair[side] for pair in both]) for side in (0, 1))
-    if len(set(first)) == 1 or len(set(second)) == 1:
-        return None
-    return statistics.correlation(first, second)
+    return rank_correlation([a for a, _ in both], [b for _, b in both])
 
 
 def _chain(ablation: Ablation, cell: str, chosen: dict[str, Any], seed: int, out: Path) -> Iterator[Job]:
@@ -273,12 +269,6 @@ def comparisons(ablation: Ablation, rows: list[CellResult]) -> dict[tuple[str, s
     return found
 
 
-def _ranks(values: list[float]) -> list[float]:
-    """Places in ascending order; equal values share the mean of theirs."""
-    ordered = sorted(values)
-    return [ordered.index(value) + (ordered.count(value) - 1) / 2 for value in values]
-
-
 def _file_name(cell: str) -> str:
     return "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in cell)
 
@@ -296,7 +286,7 @@ def as_json(ablation: Ablation, rows: list[CellResult]) -> dict[str, Any]:
         }
         for row in rows
     ]
-    rho = rank_correlation(rows, ablation.correlate) if ablation.correlate else None
+    rho = columns_agree(rows, ablation.correlate) if ablation.correlate else None
     finite = None if rho is None or math.isnan(rho) else rho
     tests = [
         {"first": first, "second": second, "columns": {column: asdict(test) for column, test in columns.items()}}
