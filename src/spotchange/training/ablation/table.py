@@ -157,8 +157,7 @@ def run_jobs(jobs: list[Job], run_stage: RunStage, *, stop: StopRequest, device:
 
 @contextmanager
 def _own_folder(job: Job) -> Iterator[bool]:
-    """The folder of a run, for it alone; whether there is something in it to go on with. What is not goes away: a
-    finished run of which no weights were kept, or one that was killed before it saved."""
+    """A run's folder, for it alone; whether it goes on there. What cannot go on (killed before it saved) goes away."""
     recover_folder(job.out / LAST)
     with ExitStack() as stack:
         if os.environ.get("RANK", "0") == "0":  # the first of several processes that train one model
