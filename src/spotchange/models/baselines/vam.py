@@ -2,8 +2,10 @@
 
 In the spirit of the papers, which are known from memory: a cell is a softmax mix of the other image's cells, agreement
 gives the map p of what is unchanged, p X and (1 - p) X feed an LSTM; both directions share weights (M-VAM). Guessed:
-sizes, cosine as agreement, attention after the LSTM. VAM+ tunes the maps by policy gradient: the reward here is the
-likelihood of the true caption with maps drawn at random against that with the maps as they are.
+sizes, products of normed cells as what the softmax mixes by (with projections of their own it mixes all cells alike at
+first, and nothing teaches it better), cosine as agreement, attention after the LSTM. VAM+ tunes the maps by policy
+gradient: the reward here is the likelihood of the true caption with maps drawn at random against that with the maps as
+they are.
 """
 
 from __future__ import annotations
@@ -39,16 +41,14 @@ class Vam(LstmSystem):
     ) -> None:
         super().__init__()
         self.grid = grid
-        self.cells = nn.Sequential(CellConv(channels + 2, width), nn.ReLU())
-        self.query, self.key = CellConv(width, width // 2, bias=False), CellConv(width, width // 2, bias=False)
+        self.cells = nn.Sequential(CellConv(channels + 2, width), nn.LayerNorm(width))
         self.slope, self.level = nn.Parameter(torch.tensor(10.0)), nn.Parameter(torch.tensor(-5.0))
         self.speaker = LstmSpeaker(4 * width, vocabulary, word=word, hidden=hidden, dropout=dropout, memory=width)
 
     def look(self, before: Tensor, after: Tensor) -> Seen:
         first, second = (self.cells(with_coordinates(each, self.grid)) for each in (before, after))
         here, there = torch.cat([first, second]), torch.cat([second, first])
-        asked = self.query(here) @ self.key(there).transpose(1, 2) / self.query.out_channels**0.5
-        rebuilt = asked.softmax(dim=-1) @ there
+        rebuilt = F.scaled_dot_product_attention(here, there, there)
         # A linear map of the agreement, as a probability: near 1 where the other image explains the cell.
         agreement = F.cosine_similarity(here.float(), rebuilt.float(), dim=-1)
         unchanged = torch.sigmoid(self.slope * agreement + self.level)
