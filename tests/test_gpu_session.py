@@ -222,6 +222,6 @@ def test_plans_name_recipes_and_cells_that_exist(plan: Path, driver: ModuleType)
                 found = Ablation.from_yaml(find_recipe(name, within=ABLATIONS), changes)
                 found.only([value for option, value in pairwise(words) if option == "--only"])
             elif verb is None:
-                assert words[1] == "-m" or (ROOT / words[1]).is_file()
+                assert words[0] != "python" or words[1] == "-m" or (ROOT / words[1]).is_file()
             else:
                 assert verb in {"data", "evaluate"}
