@@ -3,18 +3,23 @@
 python benchmarks/kept_runs.py save BACK        # right after a session; BACK holds kept.tar.gz.*
 python benchmarks/kept_runs.py pack NAME...     # what was run here, under out/ablations/NAME
 python benchmarks/kept_runs.py restore NAME...  # before a session: finished runs are not run again
+    [--references DATA/SPLIT]                   # whose sentences a table of real pairs was scored with
 
 `save` unpacks BACK here and packs every table that came back. `pack` writes a table's finished runs, together with
 those packed before, into docs/ablations/NAME-runs.tar.xz: logs, summaries, captions, recipes, figures, no weights. Same
 runs, same bytes; a table may still be in training.
 `restore` unpacks an archive under out/ablations, without what is finished there. A run is known by its recipe, which
 does not tell of code: runs that a change of code has outdated are moved to an archive of another name.
+
+What people wrote of real pairs is not ours to pass on: captions are packed without their references unless a generated
+scene judged them, and `restore --references` puts them back from the data set, whoever has it.
 """
 
 from __future__ import annotations
 
 import argparse
 import io
+import json
 import sys
 import tarfile
 import zlib
@@ -23,7 +28,8 @@ from itertools import count, takewhile
 from pathlib import Path
 
 RUNS, ARCHIVES = Path("out/ablations"), Path("docs/ablations")
-KEPT = ("summary.json", "log.jsonl", "captions.jsonl", "best/recipe.yaml")
+CAPTIONS = "captions.jsonl"
+KEPT = ("summary.json", "log.jsonl", CAPTIONS, "best/recipe.yaml")
 
 
 def archive_of(name: str) -> Path:
@@ -81,12 +87,37 @@ def pack(name: str) -> Counter[str]:
     ARCHIVES.mkdir(parents=True, exist_ok=True)
     with tarfile.open(temporary, "w:xz", format=tarfile.PAX_FORMAT) as archive:
         for file in files:
-            content = file.read_bytes()
+            content = without_references(file.read_bytes()) if file.name == CAPTIONS else file.read_bytes()
             facts = tarfile.TarInfo(file.relative_to(RUNS).as_posix())  # no owner, no time: same runs, same bytes
             facts.size = len(content)
             archive.addfile(facts, io.BytesIO(content))
     temporary.replace(archive_of(name))
     return Counter(run.parents[1].name for run in runs)
+
+
+def without_references(captions: bytes) -> bytes:
+    """The same lines, without what people wrote."""
+    rows = [json.loads(line) for line in captions.decode().splitlines()]
+    return _lines([row | {"references": []} if row["fact"] is None else row for row in rows])
+
+
+def put_references(name: str, folder: Path) -> int:
+    """Give captions without references those of a split, whose pairs they are of, in its order; in how many runs."""
+    known = [json.loads(line)["captions"] for line in (folder / "metadata.jsonl").read_text("utf-8").splitlines()]
+    filled = 0
+    for path in (RUNS / name).glob(f"cells/*/*/*/{CAPTIONS}"):
+        rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+        if all(row["references"] for row in rows):
+            continue
+        if [row["id"] for row in rows] != [str(number) for number in range(len(known))]:
+            sys.exit(f"error: {path} has {len(rows)} captions, which are not of the {len(known)} pairs of {folder}")
+        path.write_bytes(_lines([row | {"references": known[int(row["id"])]} for row in rows]))
+        filled += 1
+    return filled
+
+
+def _lines(rows: list[dict[str, object]]) -> bytes:
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
 
 
 def save(back: Path) -> None:
@@ -117,7 +148,9 @@ def main() -> None:
     verbs = parser.add_subparsers(dest="verb", required=True)
     verbs.add_parser("save").add_argument("back", type=Path)
     verbs.add_parser("pack").add_argument("names", nargs="+", metavar="NAME")
-    verbs.add_parser("restore").add_argument("names", nargs="+", metavar="NAME")
+    restoring = verbs.add_parser("restore")
+    restoring.add_argument("names", nargs="+", metavar="NAME")
+    restoring.add_argument("--references", type=Path, metavar="DATA/SPLIT")
     options = parser.parse_args()
     if options.verb == "save":
         save(options.back)
@@ -126,6 +159,8 @@ def main() -> None:
     else:
         for name in options.names:
             print(f"{name}: {restore(name)} finished runs restored")
+            if options.references is not None:
+                print(f"{name}: references put into {put_references(name, options.references)} runs")
 
 
 if __name__ == "__main__":

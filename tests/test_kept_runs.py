@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import io
+import json
 import random
 import tarfile
 from pathlib import Path
@@ -36,9 +37,14 @@ def back(files: dict[str, str]) -> Path:
     return folder
 
 
+def line(caption: str, *, number: int = 0, fact: bool | None = True) -> str:
+    row = {"id": str(number), "caption": caption, "references": ["what somebody saw"], "fact": fact}
+    return json.dumps(row) + "\n"
+
+
 def run(cell: str, said: str, *, finished: bool = True) -> dict[str, str]:
     folder = f"out/ablations/board/cells/{cell}/seed-1/stage"
-    return {f"{folder}/captions.jsonl": said} | ({f"{folder}/summary.json": "{}"} if finished else {})
+    return {f"{folder}/captions.jsonl": line(said)} | ({f"{folder}/summary.json": "{}"} if finished else {})
 
 
 def test_what_came_back_is_kept_beside_what_was_there(program: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
@@ -61,7 +67,7 @@ def test_what_came_back_is_kept_beside_what_was_there(program: ModuleType, capsy
             for name in kept.getnames()
             if name.endswith("captions.jsonl")
         }
-    assert told == {"duda": b"old", "scorer-cbr": b"new"}
+    assert told == {"duda": line("old").encode(), "scorer-cbr": line("new").encode()}
 
 
 def test_a_half_run_does_not_mix_with_a_finished_one(program: ModuleType) -> None:
@@ -70,9 +76,9 @@ def test_a_half_run_does_not_mix_with_a_finished_one(program: ModuleType) -> Non
     program.save(back(run("duda", "finished")))
     (folder / "summary.json").unlink()
     program.save(back(run("duda", "half", finished=False)))
-    assert (folder / "captions.jsonl").read_text() == "finished"
+    assert (folder / "captions.jsonl").read_text() == line("finished")
     program.save(back(run("duda", "anew")))
-    assert (folder / "captions.jsonl").read_text() == "anew"
+    assert (folder / "captions.jsonl").read_text() == line("anew")
 
 
 def test_what_was_run_here_is_packed_beside_what_was_there(
@@ -95,6 +101,25 @@ def test_what_stands_before_a_missing_part_is_kept(program: ModuleType, capsys: 
     with tarfile.open("docs/ablations/board-runs.tar.xz") as archive:
         assert "board/cells/duda/seed-1/stage/captions.jsonl" in archive.getnames()
         assert not [name for name in archive.getnames() if "vam" in name]
+
+
+def test_what_people_wrote_is_not_packed(program: ModuleType, tmp_path: Path) -> None:
+    folder = Path("out/ablations/board/cells/duda/seed-1/stage")
+    spoken = line("a house", fact=None) + line("a road", number=1, fact=None)
+    program.save(back({f"{folder}/captions.jsonl": spoken, f"{folder}/summary.json": "{}"}))
+    Path("out").rename("lost")
+    assert program.restore("board") == 1
+    rows = [json.loads(each) for each in (folder / "captions.jsonl").read_text().splitlines()]
+    assert [(row["caption"], row["references"]) for row in rows] == [("a house", []), ("a road", [])]
+
+    pair = json.dumps({"captions": ["what somebody saw"]}) + "\n"
+    (tmp_path / "metadata.jsonl").write_text(pair)
+    with pytest.raises(SystemExit, match="has 2 captions, which are not of the 1 pairs"):
+        program.put_references("board", tmp_path)
+    (tmp_path / "metadata.jsonl").write_text(pair * 2)
+    assert program.put_references("board", tmp_path) == 1
+    assert (folder / "captions.jsonl").read_text() == spoken
+    assert program.put_references("board", tmp_path) == 0  # they have theirs
 
 
 def test_nothing_is_written_elsewhere(program: ModuleType) -> None:
@@ -120,3 +145,6 @@ def test_the_runs_in_the_repository_are_found(program: ModuleType, monkeypatch: 
         finished = [job for job in jobs if job.summary is not None]
         assert len(finished) == brought >= 3 * cells
         check_finished(jobs)
+        for said in (Path("out/ablations") / name).glob("cells/*/*/*/captions.jsonl"):
+            rows = [json.loads(each) for each in said.read_text().splitlines()]
+            assert all(bool(row["references"]) == (row["fact"] is not None) for row in rows)

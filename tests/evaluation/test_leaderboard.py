@@ -134,6 +134,15 @@ def test_an_order_is_tested_against_chance() -> None:
     assert order_test([1, 2], [1, 2]) is None
 
 
+def test_captions_without_references_are_refused(folder: Path) -> None:
+    said = next(folder.rglob("captions.jsonl"))
+    rows = [json.loads(line) | {"references": []} for line in said.read_text().splitlines()]
+    said.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(DataError, match="without references") as caught:
+        read_leaderboard([folder], meteor=False)
+    assert "--references" in str(caught.value.hint)
+
+
 def test_who_is_below_the_constant_caption_is_told(tmp_path: Path) -> None:
     make_run(tmp_path / "board/scorer/seed-1", "scorer", right=6)
     make_run(tmp_path / "board/vam/seed-1", "vam", right=1)

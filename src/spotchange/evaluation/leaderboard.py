@@ -126,6 +126,11 @@ def read_leaderboard(
         )
     references = runs[0].references
     for run in runs:
+        if not all(run.references.values()):  # an archive of real pairs holds nothing that people wrote
+            raise DataError(
+                f"{run.folder / CAPTIONS} has captions without references",
+                hint="python benchmarks/kept_runs.py restore NAME --references DATA/SPLIT puts them in",
+            )
         if run.references != references:
             raise DataError(f"{run.folder} spoke of other pairs than {runs[0].folder}")
     scorer = Scorer(references, meteor=meteor)
