@@ -11,6 +11,8 @@ import pytest
 
 # Read by Ray when it is imported, which test files do before any fixture: what dies is not told on stdout.
 os.environ["RAY_DEDUP_LOGS_SKIP_REGEX"] = ".*"
+# Read by Ray's node, which gives its workers niceness 15: beside the tests of the other cores they would hardly run.
+os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112
 
 
 @pytest.fixture(scope="session")
