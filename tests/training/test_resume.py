@@ -51,6 +51,15 @@ def run(folder: Path, out: str, *options: str) -> dict[str, Any]:
     return json.loads(done.stdout)
 
 
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """The folder of a run that nothing disturbed, and what it said."""
+    folder = tmp_path_factory.mktemp("straight")
+    said = run(folder, "run")
+    assert said["finished"]
+    return folder / "run", said
+
+
 def kill_at(folder: Path, out: str, step: int, *options: str) -> None:
     """SIGKILL as soon as the log shows `step`."""
     process = subprocess.Popen(command(folder, out, *options), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -79,37 +88,38 @@ def assert_same(first: Any, second: Any, where: str = "") -> None:
 
 
 @pytest.mark.slow
-def test_killed_and_resumed_equals_the_straight_run(tmp_path: Path) -> None:
-    straight = run(tmp_path, "straight")
-    assert straight["finished"]
+def test_killed_and_resumed_equals_the_straight_run(straight: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+    undisturbed, said = straight
     chance = random.Random(int(os.environ.get("SPOTCHANGE_TEST_SEED", "7")))
     first, second = sorted(chance.sample(range(2, STEPS), 2))
     kill_at(tmp_path, "killed", first)
     kill_at(tmp_path, "killed", second, "--resume")
     resumed = run(tmp_path, "killed", "--resume")
-    expected, found = load_state(tmp_path / "straight" / "last"), load_state(tmp_path / "killed" / "last")
+    expected, found = load_state(undisturbed / "last"), load_state(tmp_path / "killed" / "last")
     assert found.pop("elapsed") > 0
     assert expected.pop("elapsed") > 0
     assert_same(found, expected)
     for folder in ("best", "last"):
-        weights = [(tmp_path / out / folder / "model.safetensors").read_bytes() for out in ("straight", "killed")]
+        weights = [(out / folder / "model.safetensors").read_bytes() for out in (undisturbed, tmp_path / "killed")]
         assert weights[0] == weights[1], folder
-    assert (resumed["best"], resumed["best_step"]) == (straight["best"], straight["best_step"])
-    told = [[line["loss"] for line in read_log(tmp_path / out / "log.jsonl") if line["kind"] == "train"]
-            for out in ("straight", "killed")]  # fmt: skip
+    assert (resumed["best"], resumed["best_step"]) == (said["best"], said["best_step"])
+    told = [[line["loss"] for line in read_log(out / "log.jsonl") if line["kind"] == "train"]
+            for out in (undisturbed, tmp_path / "killed")]  # fmt: skip
     assert told[0] == told[1]
     assert len(told[0]) == STEPS
 
 
 @pytest.mark.slow
-def test_a_planned_stop_equals_the_straight_run_and_runs_are_not_overwritten(tmp_path: Path) -> None:
+def test_a_planned_stop_equals_the_straight_run_and_runs_are_not_overwritten(
+    straight: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
+    undisturbed, _ = straight
     part = run(tmp_path, "parts", "--until", "5")
     assert (part["finished"], part["step"]) == (False, 5)
     refused = subprocess.run(command(tmp_path, "parts"), capture_output=True, text=True, timeout=600)
     assert refused.returncode == 2
     assert "already holds a run" in refused.stderr
     assert run(tmp_path, "parts", "--resume")["finished"]
-    run(tmp_path, "straight")
-    expected, found = load_state(tmp_path / "straight" / "last"), load_state(tmp_path / "parts" / "last")
+    expected, found = load_state(undisturbed / "last"), load_state(tmp_path / "parts" / "last")
     expected.pop("elapsed"), found.pop("elapsed")
     assert_same(found, expected)
