@@ -9,7 +9,7 @@ python benchmarks/kept_runs.py restore NAME...  # before a session: finished run
 those packed before, into docs/ablations/NAME-runs.tar.xz: logs, summaries, captions, recipes, figures, no weights. Same
 runs, same bytes; a table may still be in training.
 `restore` unpacks an archive under out/ablations, without what is finished there. A run is known by its recipe, which
-does not tell of code: runs that a change of code has outdated are moved to an archive of another name.
+does not tell of code: runs that a change of code has outdated are removed here before they are run again.
 
 What people wrote of real pairs is not ours to pass on: captions are packed without their references unless a generated
 scene judged them, and `restore --references` puts them back from the data set, whoever has it.
